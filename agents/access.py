@@ -1,0 +1,122 @@
+"""Every permission verdict, for pages, REST, MCP and sockets alike (product.md 2). Decides; asks the database only for shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from django.db.models import Q
+
+from agents import audit, refusals
+from agents.models import Agent, CallPermission, Execution, Share, User
+
+if TYPE_CHECKING:
+    from django.db.models import QuerySet
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks. A person, or an agent (`agent` set; `user` is then its owner), perhaps from inside a turn (`execution` set)."""
+
+    user: User
+    through: str  # rest mcp page command socket engine
+    agent: Agent | None = None
+    execution: Execution | None = None
+    key_id: int | None = None
+
+    @property
+    def name(self) -> str:
+        """As rows and audit call it: a username, or agent:NAME."""
+        return f"agent:{self.agent.name}" if self.agent else self.user.username
+
+    @property
+    def is_person(self) -> bool:
+        return self.agent is None
+
+    @property
+    def is_client(self) -> bool:
+        return self.is_person and self.user.kind == User.Kind.CLIENT
+
+    @property
+    def is_admin(self) -> bool:
+        return self.is_person and self.user.is_superuser
+
+
+class Verdict(Enum):
+    ALLOWED = "allowed"
+    UNKNOWN = "unknown"  # as if it did not exist: 404
+    FORBIDDEN = "forbidden"  # 403
+
+
+def agent_named(name: str) -> Agent | None:
+    """The living agent of this name."""
+    return Agent.objects.living().select_related("owner").filter(name=name).first()
+
+
+def use_agent(caller: Caller, agent: Agent | None) -> Verdict:
+    """May the caller start and list loops on this agent, give it tasks, read its executions?
+
+    Owner, admin, shared; an agent itself and what it may call, in that direction only. Clients know of no agent's loops.
+    """
+    if agent is None or caller.is_client or agent.deleted_at is not None:
+        return Verdict.UNKNOWN
+    return Verdict.ALLOWED if _uses(caller, agent) else Verdict.FORBIDDEN
+
+
+def _uses(caller: Caller, agent: Agent) -> bool:
+    if caller.agent is not None:
+        if caller.agent.pk == agent.pk:
+            return True
+        return CallPermission.objects.filter(caller=caller.agent, target=agent).exists()
+    return _owns(caller, agent) or Share.objects.filter(agent=agent, user=caller.user).exists()
+
+
+def _owns(caller: Caller, agent: Agent) -> bool:
+    return caller.is_admin or (caller.is_person and agent.owner_id == caller.user.pk)
+
+
+def manage_agent(caller: Caller, agent: Agent | None) -> Verdict:
+    """May the caller change, start, stop, share or delete it? Owner and admin."""
+    if agent is None or caller.is_client or agent.deleted_at is not None:
+        return Verdict.UNKNOWN
+    return Verdict.ALLOWED if _owns(caller, agent) else Verdict.FORBIDDEN
+
+
+def follow_loop(caller: Caller, agent: Agent, starter_id: int | None, started_by_agent: bool) -> Verdict:
+    """May the caller read and stop a loop on `agent`? Who may use the agent, and the person who started the loop.
+
+    The history of a deleted agent stays with its owner and the admins.
+    """
+    if caller.is_client:
+        return Verdict.UNKNOWN
+    if _owns(caller, agent):
+        return Verdict.ALLOWED
+    if agent.deleted_at is not None:
+        return Verdict.FORBIDDEN
+    if _uses(caller, agent):
+        return Verdict.ALLOWED
+    began_it = caller.is_person and not started_by_agent and starter_id == caller.user.pk
+    return Verdict.ALLOWED if began_it else Verdict.FORBIDDEN
+
+
+def follow_execution(caller: Caller, execution: Execution) -> Verdict:
+    """May the caller read and cancel this execution? As its agent; loop runs do not exist for clients."""
+    return follow_loop(caller, execution.agent, None, started_by_agent=True)
+
+
+def visible_agents(caller: Caller) -> QuerySet[Agent]:
+    """The agents that the caller may use."""
+    if caller.agent is None:
+        return Agent.objects.visible_to(caller.user)
+    callable_ones = CallPermission.objects.filter(caller=caller.agent).values("target")
+    return Agent.objects.living().filter(Q(pk=caller.agent.pk) | Q(pk__in=callable_ones))
+
+
+def demand(verdict: Verdict, caller: Caller, action: str, target: str, what: str) -> None:
+    """Return where it is allowed; else put the refusal on the trail and raise it."""
+    if verdict is Verdict.ALLOWED:
+        return
+    refusal = refusals.unknown(what) if verdict is Verdict.UNKNOWN else refusals.forbidden()
+    audit.refused(caller.name, caller.through, action, target, refusal.detail)
+    raise refusal

@@ -1,0 +1,34 @@
+"""Is the installation whole? What `/health` answers."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.utils import timezone
+
+from agents import queue
+from agents.models import Worker
+
+
+def report() -> tuple[bool, dict[str, Any]]:
+    """Whether every part works, and which do: database and Redis answer, at least one worker was heard lately."""
+    try:
+        connection.ensure_connection()
+        workers = Worker.objects.filter(
+            seen_at__gt=timezone.now() - timedelta(seconds=2 * settings.TRINITY_LEASE_SECONDS)
+        ).count()
+        database = True
+    except DatabaseError:
+        workers, database = 0, False
+    redis = queue.answers()
+    whole = database and redis and workers > 0
+    parts = {
+        "status": "ok" if whole else "down",
+        "database": "ok" if database else "down",
+        "redis": "ok" if redis else "down",
+        "workers": workers,
+    }
+    return whole, parts

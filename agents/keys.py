@@ -1,0 +1,78 @@
+"""Bearer keys: issue, hash, look up, revoke; and the short-lived key of a turn, which is derived and never stored."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.utils import timezone
+
+from agents.access import Caller
+from agents.models import Agent, Execution, Key, User
+
+PREFIX = "trinity_"
+TURN = PREFIX + "turn_"
+_USE_NOTED_EVERY = timedelta(minutes=1)
+
+
+def digest(secret: str) -> str:
+    """What is kept of a key. A plain hash is enough: the key itself has 256 random bits."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def issue(user: User, *, name: str, agent: Agent | None = None, expires_at: datetime | None = None) -> tuple[Key, str]:
+    """Make a key; the secret is returned this once and kept nowhere."""
+    secret = PREFIX + secrets.token_urlsafe(32)
+    key = Key.objects.create(user=user, agent=agent, name=name, digest=digest(secret), expires_at=expires_at)
+    return key, secret
+
+
+def turn_key(execution_id: str, attempt: int) -> str:
+    """The agent-scoped key that one attempt of a turn is given.
+
+    Derived from the server's secret, so whoever adopts the turn knows it too: to check it, and to mask it in the output.
+    """
+    text = f"{execution_id}.{attempt}"
+    proof = hmac.new(settings.SECRET_KEY.encode(), f"turn:{text}".encode(), hashlib.sha256).hexdigest()
+    return f"{TURN}{text}.{proof}"
+
+
+def look_up(secret: str, through: str) -> Caller | None:
+    """Who calls with this key; None where it is unknown, revoked, expired, or its turn, agent or person is gone."""
+    if secret.startswith(TURN):
+        return _look_up_turn(secret, through)
+    now = timezone.now()
+    wanted = digest(secret)
+    key = Key.objects.select_related("user", "agent").filter(digest=wanted, revoked_at=None).first()
+    if key is None or not hmac.compare_digest(key.digest, wanted):
+        return None
+    if (key.expires_at and key.expires_at <= now) or not key.user.is_active or (key.agent and key.agent.deleted_at):
+        return None
+    if key.last_used_at is None or key.last_used_at < now - _USE_NOTED_EVERY:
+        Key.objects.filter(pk=key.pk).update(last_used_at=now)
+    return Caller(user=key.user, through=through, agent=key.agent, key_id=key.pk)
+
+
+def _look_up_turn(secret: str, through: str) -> Caller | None:
+    execution_id, _, rest = secret.removeprefix(TURN).partition(".")
+    attempt = rest.partition(".")[0]
+    if not attempt.isascii() or not attempt.isdigit():
+        return None
+    if not hmac.compare_digest(secret.encode(), turn_key(execution_id, int(attempt)).encode()):
+        return None
+    turn = (
+        Execution.objects.select_related("agent__owner")
+        .filter(pk=execution_id, attempt=int(attempt), state=Execution.State.RUNNING, agent__deleted_at=None)
+        .first()
+    )
+    if turn is None or not turn.agent.owner.is_active:
+        return None
+    return Caller(user=turn.agent.owner, through=through, agent=turn.agent, execution=turn)
+
+
+def revoke(key: Key, now: datetime) -> bool:
+    """End a key at once; False where it was ended before."""
+    return bool(Key.objects.filter(pk=key.pk, revoked_at=None).update(revoked_at=now))

@@ -1,0 +1,370 @@
+"""The RQ worker with slots: answers bells, runs each claimed turn in a thread, keeps the leases, adopts what others left."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue as queues
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import django_rq
+from django.conf import settings
+from django.db import Error as DatabaseError
+from django.utils import timezone
+from rq import SimpleWorker
+from rq.exceptions import StopRequested
+from rq.job import Job
+from rq.queue import Queue
+
+from agents import executions, hints, keys, owner, queue
+from agents.db import released
+from agents.executions import LOST, Turn
+from agents.harness import process, registry
+from agents.harness.command import clean_environment
+from agents.harness.contract import Order, Result
+from agents.models import Worker
+
+log = logging.getLogger(__name__)
+
+BEAT_SECONDS = 1.0
+FAIR_TURNS = 8  # a full worker hands its slot back after so many turns while bells wait
+
+
+def answer(execution_id: str) -> None:
+    """What a bell names as its job. Only BellWorker answers bells; any other RQ worker would fail here, and lose nothing."""
+    raise RuntimeError(f"the bell of {execution_id} reached a worker without slots")
+
+
+class Desk:
+    """The turns of this process: one thread each, which waits for its process' end without holding a database connection."""
+
+    def __init__(self, slots: int) -> None:
+        self.owner = owner.me()
+        self.slots = slots
+        self.free = threading.BoundedSemaphore(slots)
+        self.leaving = threading.Event()
+        self._pool = ThreadPoolExecutor(slots, thread_name_prefix="slot")
+        self._held: set[str] = set()  # turns that a slot of this process is busy with
+        self._missed: set[str] = set()  # turns that the ledger gives to this process and no slot held at the last look
+        self._inboxes: dict[str, queues.SimpleQueue[bool]] = {}
+        self._processes: dict[str, process.Process] = {}
+        self._ending: set[str] = set()
+        self._ended: set[str] = set()  # turns that are over and may have left something running
+        self._watcher = process.Watcher(on_output=self._on_output)
+        self._watcher.start()
+
+    # -- slots ------------------------------------------------------------------------------------
+    def answer(self, execution_id: str) -> None:
+        """Answer a bell in a thread; the caller has acquired a slot of `free`, which is given back at the end."""
+        self._pool.submit(self._hold_slot, self._claim, execution_id)
+
+    def _hold_slot(self, begin: Callable[..., Turn | None], *args: Any) -> None:
+        """Run what `begin` returns, and what follows it, until nothing follows."""
+        try:
+            turn, turns = begin(*args), 0
+            while turn is not None and not self.leaving.is_set():
+                turns += 1
+                with self._holding(turn):
+                    turn = self._carry_out(turn, turns)
+        except Exception:
+            log.exception("a slot failed; what it held is taken up again")
+        finally:
+            self.free.release()
+
+    @contextmanager
+    def _holding(self, turn: Turn) -> Iterator[None]:
+        execution_id = turn.execution.pk
+        self._held.add(execution_id)
+        try:
+            yield
+        finally:
+            self._held.discard(execution_id)
+
+    @property
+    def busy(self) -> int:
+        return len(self._held)
+
+    # -- one turn ---------------------------------------------------------------------------------
+    def _claim(self, execution_id: str) -> Turn | None:
+        try:
+            with released():
+                return executions.claim(execution_id, self.owner, timezone.now())
+        except DatabaseError as problem:
+            log.warning("no claim for %s, the sweep will ring again: %s", execution_id, problem)
+            return None
+
+    def _carry_out(self, turn: Turn, turns: int) -> Turn | None:
+        """Start a claimed turn and see it through; the turn that this slot runs next."""
+        order = order_of(turn)
+        try:
+            started = process.start(order)
+        except process.CannotStart as reason:
+            return self._finish(turn, Result(succeeded=False, error=str(reason)), turns)
+        return self._see_through(turn, order, started, turns)
+
+    def _see_through(self, turn: Turn, order: Order, running: process.Process, turns: int) -> Turn | None:
+        """Wait for the end of a turn's process, collect what it did, and put it on the ledger."""
+        inbox: queues.SimpleQueue[bool] = queues.SimpleQueue()
+        self._inboxes[order.execution_id] = inbox
+        self._processes[order.execution_id] = running
+        try:
+            if self.leaving.is_set():
+                return None
+            self._watcher.watch(running, lambda _: inbox.put(True))
+            if not inbox.get():
+                return None  # this process leaves; the turn goes on and is adopted
+            result = registry.harness(turn.agent.harness).collect(order)
+        finally:
+            self._watcher.forget(running)
+            self._inboxes.pop(order.execution_id, None)
+            self._processes.pop(order.execution_id, None)
+            self._ending.discard(order.execution_id)
+            running.close()
+        if not order.keep_background:
+            self._ended.add(order.execution_id)
+        following = self._finish(turn, result, turns)
+        shutil.rmtree(order.folder.parent, ignore_errors=True)
+        return following
+
+    def _finish(self, turn: Turn, result: Result, turns: int) -> Turn | None:
+        """Close the turn, again and again while the database is away: its end is on disk and must not be lost."""
+        pause = 0.1
+        while True:
+            try:
+                with released():
+                    return executions.finish(
+                        turn, result, self.owner, timezone.now(), keep_slot=self._may_keep_slot(turns)
+                    )
+            except DatabaseError as problem:
+                log.warning("cannot close %s yet: %s", turn.execution.pk, problem)
+            if self.leaving.wait(pause):
+                return None
+            pause = min(pause * 2, 5.0)
+
+    def _may_keep_slot(self, turns: int) -> bool:
+        if self.leaving.is_set():
+            return False
+        full = self.busy >= self.slots
+        return not (full and turns % FAIR_TURNS == 0 and queue.bells_waiting())
+
+    # -- adoption ---------------------------------------------------------------------------------
+    def adopt_abandoned(self, now: datetime) -> None:
+        """Take over turns of this host whose owner is dead or late, up to the free slots."""
+        for execution_id, holder, fence, lease_until in executions.adoptable(owner.host(), self.owner):
+            if (lease_until <= now or owner.is_dead(holder)) and not self._take(execution_id, fence, holder, now):
+                return
+
+    def take_up_missed(self, now: datetime) -> None:
+        """Take up turns that the ledger gives to this process but that no slot holds, now and at the look before.
+
+        They come from a commit whose answer was lost with the database connection, or from a slot that failed.
+        """
+        mine = dict(executions.held_by(self.owner))
+        missed = set(mine) - self._held
+        for execution_id in missed & self._missed:
+            self._take(execution_id, mine[execution_id], self.owner, now)
+        self._missed = missed
+
+    def _take(self, execution_id: str, fence: int, holder: str, now: datetime) -> bool:
+        """Raise the fence of a turn and give it to a slot; False where no slot is free."""
+        if not self.free.acquire(blocking=False):
+            return False
+        turn = executions.adopt(execution_id, fence, self.owner, now)
+        if turn is None:  # somebody was faster
+            self.free.release()
+            return True
+        log.info("adopted %s", execution_id)
+        self._pool.submit(self._hold_slot, self._resume, turn, owner.same_boot(holder))
+        return True
+
+    def _resume(self, turn: Turn, same_boot: bool) -> Turn | None:
+        """Go on where the last owner left off: watch and collect, or repeat a turn that vanished without an end."""
+        with self._holding(turn):
+            order = order_of(turn)
+            taken, running = process.take_over(order.folder, same_boot)
+            if running is not None:
+                return self._see_through(turn, order, running, 1)
+            if taken is process.Taken.VANISHED:
+                process.end(order.execution_id, None, order.grace_seconds)  # the agent may outlive its wrapper
+            lost = taken is process.Taken.VANISHED and turn.attempt >= settings.TRINITY_MAX_ATTEMPTS
+            if lost or turn.execution.cancelled_by:
+                return self._finish(turn, Result(succeeded=False, error=LOST.format(attempts=turn.attempt)), 1)
+            with released():
+                return executions.begin_again(turn)
+
+    # -- the beat's part --------------------------------------------------------------------------
+    def end_cancelled(self) -> None:
+        """End the processes of turns that somebody has cancelled; each once, in a thread, as the grace takes time."""
+        for execution_id in executions.cancelled_of(self.owner):
+            running = self._processes.get(execution_id)
+            if running is None or execution_id in self._ending:
+                continue
+            self._ending.add(execution_id)
+            threading.Thread(
+                target=process.end, args=(execution_id, running, settings.TRINITY_GRACE_SECONDS), daemon=True
+            ).start()
+
+    def end_leftovers(self) -> None:
+        """End what finished turns left running: one look at all processes for all of them."""
+        ended, self._ended = self._ended, set()
+        if ended:
+            threading.Thread(
+                target=process.end_leftovers, args=(ended, settings.TRINITY_GRACE_SECONDS), daemon=True
+            ).start()
+
+    def leave(self) -> None:
+        """Let every slot go, without waiting for a turn."""
+        self.leaving.set()
+        for inbox in list(self._inboxes.values()):
+            inbox.put(False)
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._watcher.stop()
+        with released():
+            executions.let_go(self.owner, timezone.now())
+
+    def _on_output(self, running: process.Process, size: int) -> None:
+        hints.publish({"what": "output", "id": running.folder.parent.name, "size": size})
+
+
+def order_of(turn: Turn) -> Order:
+    """What the harness is asked for this turn (interface.md 2)."""
+    execution, agent = turn.execution, turn.agent
+    key = keys.turn_key(execution.pk, turn.attempt)
+    model = execution.model or agent.model
+    limit = min(execution.timeout_seconds or agent.timeout_seconds, agent.timeout_seconds)
+    variables = {
+        "TRINITY_AGENT": agent.name,
+        "TRINITY_EXECUTION_ID": execution.pk,
+        "TRINITY_TRIGGERED_BY": execution.triggered_by,
+        "TRINITY_API_URL": settings.TRINITY_BASE_URL,
+        "TRINITY_MCP_URL": f"{settings.TRINITY_BASE_URL}/mcp",
+        "TRINITY_API_KEY": key,
+        **execution.variables,
+    }
+    if execution.loop_id:
+        variables["TRINITY_LOOP_ID"] = execution.loop_id
+    if model:
+        variables["TRINITY_MODEL"] = model
+    if execution.session_id:
+        variables["TRINITY_SESSION_ID"] = execution.session_id
+    if execution.allowed_tools is not None:
+        variables["TRINITY_ALLOWED_TOOLS"] = ",".join(execution.allowed_tools)
+    return Order(
+        execution_id=execution.pk,
+        folder=run_folder(execution.pk, turn.attempt),
+        workspace=agent.workspace,
+        command=tuple(agent.command),
+        message=execution.message,
+        output=agent.output,
+        environment={**clean_environment(os.environ), **agent.environment, **variables},
+        timeout_seconds=limit,
+        grace_seconds=settings.TRINITY_GRACE_SECONDS,
+        secrets=(key,),
+        keep_background=agent.keep_background,
+    )
+
+
+def run_folder(execution_id: str, attempt: int) -> Path:
+    """Where one attempt of a turn keeps its files on this host."""
+    return Path(settings.TRINITY_DATA) / "runs" / execution_id / str(attempt)
+
+
+class Beat(threading.Thread):
+    """Once a second: keep the leases, adopt, end what was cancelled, and say that this worker is alive."""
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(name="beat", daemon=True)
+        self.desk = desk
+
+    def run(self) -> None:
+        ticks = 0
+        every = max(1, settings.TRINITY_LEASE_SECONDS // 3)
+        while not self.desk.leaving.is_set():
+            try:
+                with released():
+                    self._tick(timezone.now(), ticks % every == 0)
+            except DatabaseError as problem:
+                log.warning("the beat missed: %s", problem)
+            except Exception:
+                log.exception("the beat failed")
+            ticks += 1
+            self.desk.leaving.wait(BEAT_SECONDS)
+
+    def _tick(self, now: datetime, renewing: bool) -> None:
+        if renewing:
+            executions.renew(self.desk.owner, now)
+            Worker.objects.update_or_create(
+                owner=self.desk.owner, defaults={"slots": self.desk.slots, "busy": self.desk.busy, "seen_at": now}
+            )
+            self.desk.take_up_missed(now)
+        self.desk.adopt_abandoned(now)
+        self.desk.end_cancelled()
+        self.desk.end_leftovers()
+
+
+class BellWorker(SimpleWorker):
+    """RQ's dequeue and nothing else of it: a bell is answered by deleting its job and claiming from the ledger."""
+
+    max_connection_wait_time = 2
+
+    def __init__(self, desk: Desk, **options: Any) -> None:
+        super().__init__([django_rq.get_queue(queue.QUEUE)], worker_ttl=40, **options)
+        self.desk = desk
+
+    def procline(self, message: str) -> None:
+        """Leave the command line as it is: operators and supervisors look for it."""
+
+    def _install_signal_handlers(self) -> None:
+        signal.signal(signal.SIGINT, self.request_stop)
+        signal.signal(signal.SIGTERM, self.request_stop)
+
+    def request_stop(self, signum: int, frame: FrameType | None) -> None:
+        """Leave at once: no turn is waited for (architecture 2)."""
+        self.desk.leaving.set()
+        raise StopRequested
+
+    def dequeue_job_and_maintain_ttl(self, timeout: int | None, max_idle_time: int | None = None) -> Any:
+        """A slot first, a bell second: nothing waits in this process' memory."""
+        self.desk.free.acquire()
+        found = None
+        try:
+            found = super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
+        finally:
+            if found is None:
+                self.desk.free.release()
+        return found
+
+    def execute_job(self, job: Job, queue: Queue) -> None:
+        with self.connection.pipeline() as pipeline:
+            pipeline.lrem(queue.intermediate_queue_key, 1, job.id)
+            pipeline.delete(job.key)
+            pipeline.execute()
+        self.desk.answer(job.id)
+
+
+def run_worker(slots: int) -> None:
+    """Be one worker process until SIGTERM or SIGINT; then leave at once, its turns going on."""
+    desk = Desk(slots)
+    Beat(desk).start()
+    worker = BellWorker(desk)
+    try:
+        worker.work(logging_level="WARNING")
+    finally:
+        desk.leave()
+        with released():
+            Worker.objects.filter(owner=desk.owner).delete()
+
+
+def living_hosts(now: datetime, within_seconds: float) -> set[str]:
+    """Hosts of which a worker has been heard lately."""
+    rows = Worker.objects.filter(seen_at__gt=now - timedelta(seconds=within_seconds))
+    return {row.partition("/")[0] for row in rows.values_list("owner", flat=True)}

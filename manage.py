@@ -1,0 +1,27 @@
+#!/usr/bin/env python
+"""The entry: every command of the product starts here."""
+
+import os
+import sys
+
+from trinity.parent import follow_parent
+
+
+def main() -> None:
+    """Run a command; a bad setting is named on stderr and ends with exit code 1."""
+    follow_parent()
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "trinity.settings")
+
+    import django
+    from django.core.exceptions import ImproperlyConfigured
+    from django.core.management import execute_from_command_line
+
+    try:
+        django.setup()
+    except ImproperlyConfigured as problem:
+        sys.exit(f"error: {problem}")
+    execute_from_command_line(sys.argv)
+
+
+if __name__ == "__main__":
+    main()
