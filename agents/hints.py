@@ -77,6 +77,15 @@ class Hub:
     def __init__(self) -> None:
         self._watchers: set[Callable[[Hint], None]] = set()
         self._task: asyncio.Task[None] | None = None
+        self._hearing = asyncio.Event()
+
+    async def ready(self, within_seconds: float = 2.0) -> bool:
+        """Wait until hints are heard, so that nothing said after this is missed; False where Redis does not answer in time."""
+        try:
+            await asyncio.wait_for(self._hearing.wait(), within_seconds)
+        except TimeoutError:
+            return False
+        return True
 
     def watch(self, watcher: Callable[[Hint], None]) -> None:
         self._watchers.add(watcher)
@@ -105,6 +114,7 @@ class Hub:
         layer = get_channel_layer()
         channel = await layer.new_channel("hints")
         await layer.group_add(GROUP, channel)
+        self._hearing.set()
         try:
             while self._watchers:
                 hint = await asyncio.wait_for(layer.receive(channel), SILENCE_SECONDS)
@@ -113,6 +123,7 @@ class Hub:
         except TimeoutError:
             return
         finally:
+            self._hearing.clear()
             await layer.group_discard(GROUP, channel)
 
 

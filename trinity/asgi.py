@@ -1,0 +1,18 @@
+"""The door: HTTP to Django, WebSockets to the consumers after an origin check and sign-in."""
+
+import os
+
+from trinity.parent import follow_parent
+
+follow_parent()
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "trinity.settings")
+
+from django.core.asgi import get_asgi_application  # noqa: E402
+
+http = get_asgi_application()  # sets Django up, which the imports below need
+
+from channels.routing import ProtocolTypeRouter  # noqa: E402
+
+from loops.routing import sockets  # noqa: E402
+
+application = ProtocolTypeRouter({"http": http, "websocket": sockets})
