@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from django.db.models import Q
 
 from agents import audit, refusals
-from agents.models import Agent, CallPermission, Execution, Share, User
+from agents.models import NAME_RULE, Agent, CallPermission, Execution, Share, User
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -51,6 +51,8 @@ class Verdict(Enum):
 
 def agent_named(name: str) -> Agent | None:
     """The living agent of this name."""
+    if not NAME_RULE.fullmatch(name):
+        return None
     return Agent.objects.living().select_related("owner").filter(name=name).first()
 
 
@@ -100,8 +102,10 @@ def follow_loop(caller: Caller, agent: Agent, starter_id: int | None, started_by
     return Verdict.ALLOWED if began_it else Verdict.FORBIDDEN
 
 
-def follow_execution(caller: Caller, execution: Execution) -> Verdict:
+def follow_execution(caller: Caller, execution: Execution | None) -> Verdict:
     """May the caller read and cancel this execution? As its agent; loop runs do not exist for clients."""
+    if execution is None:
+        return Verdict.UNKNOWN
     return follow_loop(caller, execution.agent, None, started_by_agent=True)
 
 
@@ -111,6 +115,16 @@ def visible_agents(caller: Caller) -> QuerySet[Agent]:
         return Agent.objects.visible_to(caller.user)
     callable_ones = CallPermission.objects.filter(caller=caller.agent).values("target")
     return Agent.objects.living().filter(Q(pk=caller.agent.pk) | Q(pk__in=callable_ones))
+
+
+def visible_executions(caller: Caller) -> QuerySet[Execution]:
+    """The executions that the caller may read: `follow_execution` as a query."""
+    if caller.is_client:
+        return Execution.objects.none()
+    if caller.is_admin:
+        return Execution.objects.all()
+    of_agents = Q(agent__in=visible_agents(caller))
+    return Execution.objects.filter(of_agents | Q(agent__owner=caller.user) if caller.is_person else of_agents)
 
 
 def demand(verdict: Verdict, caller: Caller, action: str, target: str, what: str) -> None:

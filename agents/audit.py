@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from agents.models import Audit
 
 
@@ -17,5 +19,15 @@ def refused(actor: str, through: str, action: str, target: str, reason: str) -> 
 
 def _write(actor: str, through: str, action: str, target: str, verdict: Audit.Verdict, reason: str) -> None:
     Audit.objects.create(
-        actor=actor[:160], through=through, action=action, target=target[:160], verdict=verdict, reason=reason[:300]
+        actor=_kept(actor, 160),
+        through=through,
+        action=action,
+        target=_kept(target, 160),
+        verdict=verdict,
+        reason=_kept(reason, 300),
     )
+
+
+def _kept(text: str, most: int) -> str:
+    """What a row can hold of it; a target comes as the caller sent it, so it may have signs that no database takes."""
+    return re.sub("[\0\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", text[:most])

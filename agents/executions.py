@@ -20,7 +20,7 @@ from django.utils.module_loading import import_string
 
 from agents import queue, sql
 from agents.harness.contract import Result
-from agents.ids import new_id
+from agents.ids import may_be_id, new_id
 from agents.models import Agent, Execution
 
 State = Execution.State
@@ -105,6 +105,13 @@ def _row(new: NewTurn, now: datetime) -> Execution:
         variables=new.variables or {},
         created_at=now,
     )
+
+
+def named(execution_id: str) -> Execution | None:
+    """The execution of this id, with its agent."""
+    if not may_be_id(execution_id):
+        return None
+    return Execution.objects.select_related("agent").filter(pk=execution_id).first()
 
 
 # -- coming in ------------------------------------------------------------------------------------

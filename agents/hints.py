@@ -1,9 +1,9 @@
 """The only mouth to the channel layer: says after commit that something changed, and tells whoever watches in this process.
 
-A hint says what to look at again, never what is there: it may be lost, late or doubled and no page gets wrong by it. All web
-processes are in one group with one channel each; delivering to the sockets of a process is done in its memory
-(a group member per socket took 200 times as long at 300 watchers). A heartbeat each second makes silence noticeable, since the layer does not say
-when it had to connect again: after a gap every watcher is told to look at everything.
+A hint says what to look at again, never what is there: it may be lost, late or doubled and no page gets wrong by it.
+All web processes are in one group with one channel each; handing it to the sockets of a process happens in its memory (a
+group member per socket took 200 times as long at 300 watchers). A heartbeat each second makes silence noticeable, since the
+layer does not say when it had to connect again: after a gap every watcher is told to look at everything.
 """
 
 from __future__ import annotations

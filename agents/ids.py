@@ -1,9 +1,16 @@
 """Makes the opaque ids of rows that people see: unguessable, and sorted by when they were made."""
 
+import re
 import secrets
 import time
 
+_FORM = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _latest = 0
+
+
+def may_be_id(text: str) -> bool:
+    """Could this be an id? What could not, a NUL among it, is kept from the database, which would choke on it."""
+    return _FORM.fullmatch(text) is not None
 
 
 def new_id(prefix: str) -> str:

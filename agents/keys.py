@@ -59,7 +59,7 @@ def look_up(secret: str, through: str) -> Caller | None:
 def _look_up_turn(secret: str, through: str) -> Caller | None:
     execution_id, _, rest = secret.removeprefix(TURN).partition(".")
     attempt = rest.partition(".")[0]
-    if not attempt.isascii() or not attempt.isdigit():
+    if not (attempt.isascii() and attempt.isdigit() and len(attempt) < 10):
         return None
     if not hmac.compare_digest(secret.encode(), turn_key(execution_id, int(attempt)).encode()):
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import signal
 import threading
 from collections.abc import Callable
@@ -58,8 +59,25 @@ def end_orphans(now: datetime) -> None:
         process.end_leftovers(orphans, settings.TRINITY_GRACE_SECONDS)
 
 
-FAST: tuple[Duty, ...] = (ring_lost_bells, reclaim_lost)
-SLOW: tuple[Duty, ...] = (forget_dead_workers, end_orphans)
+def clear_run_folders(now: datetime) -> None:
+    """Remove the run folders on this host whose turn is over (their worker died before it could)."""
+    runs = worker.runs_folder()
+    found = {folder.name for folder in runs.iterdir()} if runs.is_dir() else set()
+    live = Execution.objects.filter(pk__in=list(found)).exclude(finished_at__lt=now - timedelta(seconds=SLOW_EVERY))
+    for name in found - set(live.values_list("id", flat=True)):
+        shutil.rmtree(runs / name, ignore_errors=True)
+
+
+def bound_unwatched(now: datetime) -> None:
+    """Bound the output of this host's turns whose worker is dead, until another one watches them."""
+    running = Execution.objects.filter(state=Execution.State.RUNNING, owner__startswith=f"{owner.host()}/")
+    for execution_id, attempt, holder in running.values_list("id", "attempt", "owner"):
+        if owner.is_dead(holder):
+            process.bound_output(worker.run_folder(execution_id, attempt))
+
+
+FAST: tuple[Duty, ...] = (ring_lost_bells, reclaim_lost, bound_unwatched)
+SLOW: tuple[Duty, ...] = (forget_dead_workers, end_orphans, clear_run_folders)
 
 
 def sweep_once(now: datetime, *, slow: bool) -> None:

@@ -8,6 +8,7 @@ import queue as queues
 import shutil
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -58,7 +59,7 @@ class Desk:
         self._inboxes: dict[str, queues.SimpleQueue[bool]] = {}
         self._processes: dict[str, process.Process] = {}
         self._ending: set[str] = set()
-        self._ended: set[str] = set()  # turns that are over and may have left something running
+        self._over: deque[tuple[Order, process.Process | None]] = deque()  # closed turns, to be cleared up
         self._watcher = process.Watcher(on_output=self._on_output)
         self._watcher.start()
 
@@ -106,34 +107,48 @@ class Desk:
         """Start a claimed turn and see it through; the turn that this slot runs next."""
         order = order_of(turn)
         try:
-            started = process.start(order)
+            started = process.start(order, registry.harness(turn.agent.harness).argv(order))
         except process.CannotStart as reason:
             return self._finish(turn, Result(succeeded=False, error=str(reason)), turns)
         return self._see_through(turn, order, started, turns)
 
     def _see_through(self, turn: Turn, order: Order, running: process.Process, turns: int) -> Turn | None:
-        """Wait for the end of a turn's process, collect what it did, and put it on the ledger."""
+        """Wait for the end of a turn's process, then collect and close it; the turn that this slot runs next."""
         inbox: queues.SimpleQueue[bool] = queues.SimpleQueue()
         self._inboxes[order.execution_id] = inbox
         self._processes[order.execution_id] = running
         try:
-            if self.leaving.is_set():
-                return None
             self._watcher.watch(running, lambda _: inbox.put(True))
-            if not inbox.get():
+            if self.leaving.is_set() or not inbox.get():
+                self._watcher.forget(running)
                 return None  # this process leaves; the turn goes on and is adopted
-            result = registry.harness(turn.agent.harness).collect(order)
         finally:
-            self._watcher.forget(running)
             self._inboxes.pop(order.execution_id, None)
             self._processes.pop(order.execution_id, None)
             self._ending.discard(order.execution_id)
-            running.close()
-        if not order.keep_background:
-            self._ended.add(order.execution_id)
+        return self._collect(turn, order, running, turns)
+
+    def _collect(self, turn: Turn, order: Order, wrapper: process.Process | None, turns: int) -> Turn | None:
+        """Close a turn whose process is over. Without a recorded end it has vanished, and is repeated."""
+        result = registry.harness(turn.agent.harness).collect(order)
+        if result is None:
+            return self._repeat(turn, order)
         following = self._finish(turn, result, turns)
-        shutil.rmtree(order.folder.parent, ignore_errors=True)
+        self._over.append((order, wrapper))
         return following
+
+    def _repeat(self, turn: Turn, order: Order) -> Turn | None:
+        """Another attempt at a turn whose process vanished, once nothing of the last one is left; or its end as lost."""
+        process.end(order.execution_id, None, order.grace_seconds)  # the agent may outlive its wrapper
+        if turn.attempt >= settings.TRINITY_MAX_ATTEMPTS:
+            return self._finish(turn, Result(succeeded=False, error=LOST.format(attempts=turn.attempt)), 1)
+        return self._begin_again(turn)
+
+    def _begin_again(self, turn: Turn) -> Turn | None:
+        if turn.execution.cancelled_by:
+            return self._finish(turn, Result(succeeded=False), 1)
+        with released():
+            return executions.begin_again(turn)  # the slot's loop carries it out
 
     def _finish(self, turn: Turn, result: Result, turns: int) -> Turn | None:
         """Close the turn, again and again while the database is away: its end is on disk and must not be lost."""
@@ -187,19 +202,15 @@ class Desk:
         return True
 
     def _resume(self, turn: Turn, same_boot: bool) -> Turn | None:
-        """Go on where the last owner left off: watch and collect, or repeat a turn that vanished without an end."""
+        """Go on where the last owner left off: watch it, collect it, or start it."""
         with self._holding(turn):
             order = order_of(turn)
-            taken, running = process.take_over(order.folder, same_boot)
-            if running is not None:
-                return self._see_through(turn, order, running, 1)
-            if taken is process.Taken.VANISHED:
-                process.end(order.execution_id, None, order.grace_seconds)  # the agent may outlive its wrapper
-            lost = taken is process.Taken.VANISHED and turn.attempt >= settings.TRINITY_MAX_ATTEMPTS
-            if lost or turn.execution.cancelled_by:
-                return self._finish(turn, Result(succeeded=False, error=LOST.format(attempts=turn.attempt)), 1)
-            with released():
-                return executions.begin_again(turn)
+            taken, wrapper = process.take_over(order.folder, same_boot)
+            if taken is process.Taken.NEVER_STARTED:
+                return self._begin_again(turn)
+            if taken is process.Taken.RUNNING and wrapper is not None:
+                return self._see_through(turn, order, wrapper, 1)
+            return self._collect(turn, order, wrapper, 1)
 
     # -- the beat's part --------------------------------------------------------------------------
     def end_cancelled(self) -> None:
@@ -213,13 +224,11 @@ class Desk:
                 target=process.end, args=(execution_id, running, settings.TRINITY_GRACE_SECONDS), daemon=True
             ).start()
 
-    def end_leftovers(self) -> None:
-        """End what finished turns left running: one look at all processes for all of them."""
-        ended, self._ended = self._ended, set()
-        if ended:
-            threading.Thread(
-                target=process.end_leftovers, args=(ended, settings.TRINITY_GRACE_SECONDS), daemon=True
-            ).start()
+    def clear_up(self) -> None:
+        """End what finished turns left running and remove their folders: one look at all processes for all of them."""
+        over = [self._over.popleft() for _ in range(len(self._over))]
+        if over:
+            threading.Thread(target=clear_up, args=(over,), daemon=True).start()
 
     def leave(self) -> None:
         """Let every slot go, without waiting for a turn."""
@@ -233,6 +242,15 @@ class Desk:
 
     def _on_output(self, running: process.Process, size: int) -> None:
         hints.publish({"what": "output", "id": running.folder.parent.name, "size": size})
+
+
+def clear_up(over: list[tuple[Order, process.Process | None]]) -> None:
+    """End what these turns left running, unless their agent may keep it, and remove their run folders."""
+    ended = [(order, wrapper) for order, wrapper in over if not order.keep_background]
+    wrappers = [wrapper for _, wrapper in ended if wrapper is not None]
+    process.end_leftovers({order.execution_id for order, _ in ended}, settings.TRINITY_GRACE_SECONDS, wrappers)
+    for order, _ in over:
+        shutil.rmtree(order.folder.parent, ignore_errors=True)
 
 
 def order_of(turn: Turn) -> Order:
@@ -275,7 +293,12 @@ def order_of(turn: Turn) -> Order:
 
 def run_folder(execution_id: str, attempt: int) -> Path:
     """Where one attempt of a turn keeps its files on this host."""
-    return Path(settings.TRINITY_DATA) / "runs" / execution_id / str(attempt)
+    return runs_folder() / execution_id / str(attempt)
+
+
+def runs_folder() -> Path:
+    """Where the turns of this host have their folders, by execution id."""
+    return Path(settings.TRINITY_DATA) / "runs"
 
 
 class Beat(threading.Thread):
@@ -308,7 +331,7 @@ class Beat(threading.Thread):
             self.desk.take_up_missed(now)
         self.desk.adopt_abandoned(now)
         self.desk.end_cancelled()
-        self.desk.end_leftovers()
+        self.desk.clear_up()
 
 
 class BellWorker(SimpleWorker):

@@ -18,7 +18,7 @@ from django.db import IntegrityError, transaction
 from agents import access, audit, executions, hints, refusals, sql
 from agents.access import Caller
 from agents.executions import Ended, NewTurn
-from agents.ids import new_id
+from agents.ids import may_be_id, new_id
 from agents.models import Agent, Execution
 from loops import sql as loop_sql
 from loops.core import facts as core
@@ -520,6 +520,8 @@ def _end_all(agent: Agent, now: datetime) -> None:
 
 def loop_named(loop_id: str) -> Loop | None:
     """The loop of this id with its agent and that agent's owner."""
+    if not may_be_id(loop_id):
+        return None
     return Loop.objects.select_related("agent__owner").filter(pk=loop_id).first()
 
 

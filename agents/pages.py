@@ -1,0 +1,161 @@
+"""The agents' pages: sign in and out, the list, start and stop; and what every page does at its edge. Decides no access itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from functools import wraps
+from urllib.parse import urlsplit
+
+from django.contrib import messages
+from django.contrib.auth.views import LoginView, LogoutView, redirect_to_login
+from django.db.models import Count, Max, Q, Sum
+from django.db.models.functions import Coalesce, Greatest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.cache import patch_cache_control, patch_vary_headers
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_POST
+
+from agents import access, hints, life
+from agents.access import Caller
+from agents.models import Agent, Execution
+from agents.refusals import Refused
+
+View = Callable[..., HttpResponse]
+THROUGH = "page"
+TITLES = {403: "No access", 404: "Not found", 409: "Not now", 429: "Too many at once"}
+_ACTIVE = ("queued", "running")  # of a loop; the room above has the words
+
+
+# -- the edge of every page -----------------------------------------------------------------------
+def page(view: View) -> View:
+    """A page for a signed-in person. The view gets the Caller; a refusal is shown with its status and its sentence."""
+
+    @wraps(view)
+    def shown(request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
+        if not request.user.is_authenticated:
+            return to_login(request)
+        try:
+            response = view(request, Caller(user=request.user, through=THROUGH), *args, **kwargs)
+        except Refused as refusal:
+            response = _refused(request, refusal)
+        patch_cache_control(response, private=True, no_cache=True)
+        patch_vary_headers(response, ["HX-Request", "Cookie"])
+        return response
+
+    return shown
+
+
+def is_fragment(request: HttpRequest) -> bool:
+    """Does the page's script ask, which puts the answer into a part of the page?"""
+    return request.headers.get("HX-Request") == "true"
+
+
+def to_login(request: HttpRequest) -> HttpResponse:
+    """To the login page and back. A login page never lands inside another page: the script is told to leave as a whole."""
+    if is_fragment(request):
+        there = redirect_to_login(_own_path(request, request.headers.get("HX-Current-URL", "")))
+        return HttpResponse(status=401, headers={"HX-Redirect": there.url})
+    if request.method == "GET":
+        return redirect_to_login(request.get_full_path())
+    return redirect_to_login(_own_path(request, request.headers.get("Referer", "")))
+
+
+def _own_path(request: HttpRequest, url: str) -> str:
+    """The path of an address of ours, else the start page."""
+    if not url_has_allowed_host_and_scheme(url, {request.get_host()}):
+        return reverse("page-home")
+    parts = urlsplit(url)
+    return parts.path + (f"?{parts.query}" if parts.query else "")
+
+
+def _refused(request: HttpRequest, refusal: Refused) -> HttpResponse:
+    if is_fragment(request):  # the page itself cannot stand any more: load it anew, to be told why
+        return HttpResponse(refusal.detail, status=refusal.status, headers={"HX-Refresh": "true"})
+    facts = {"title": TITLES.get(refusal.status, "Not done"), "detail": refusal.detail}
+    return render(request, "problem.html", facts, status=refusal.status)
+
+
+# -- signing in and out ---------------------------------------------------------------------------
+class LogIn(LoginView):
+    template_name = "agents/login.html"
+    redirect_authenticated_user = True
+
+
+class LogOut(LogoutView):
+    def post(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponse:
+        """End the session, and its sockets with it."""
+        response = super().post(request, *args, **kwargs)
+        hints.say_access_changed()
+        return response
+
+
+# -- the list -------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What an agent is doing now and has spent today. `spend` None = nothing that was reported."""
+
+    loops: int = 0
+    waiting: int = 0
+    slots: int = 0
+    spend: Decimal | None = None
+    unknown_costs: int = 0
+    last_activity: datetime | None = None
+
+    @property
+    def spend_is_unknown(self) -> bool:
+        return self.spend is None and self.unknown_costs > 0
+
+
+@page
+def agents_list(request: HttpRequest, caller: Caller) -> HttpResponse:
+    """Every agent that the caller may use; as many queries for a hundred agents as for one."""
+    now = timezone.now()
+    agents = list(access.visible_agents(caller).select_related("owner").order_by("name"))
+    figures = figures_of([agent.pk for agent in agents], now)
+    rows = [(agent, figures[agent.pk]) for agent in agents]
+    facts = {"rows": rows, "now": now, "nav": "agents", "active": any(found.loops for _, found in rows)}
+    return render(request, "agents/list.html", facts)
+
+
+def figures_of(agents: list[int], now: datetime) -> dict[int, Figures]:
+    """The figures of these agents in three queries."""
+    loops = {row["pk"]: row for row in _active_loops(agents)}
+    today = {row["agent"]: row for row in _spent_today(agents, now)}
+    lately = {row["agent"]: row for row in _turns(agents)}
+    return {pk: _figures(loops.get(pk, {}), today.get(pk, {}), lately.get(pk, {})) for pk in agents}
+
+
+def _figures(loops: dict, today: dict, lately: dict) -> Figures:
+    return Figures(
+        loops=loops.get("active", 0),
+        waiting=loops.get("waiting", 0),
+        slots=lately.get("slots", 0),
+        spend=today.get("spend"),
+        unknown_costs=today.get("unknown", 0),
+        last_activity=lately.get("last"),
+    )
+
+
+def _active_loops(agents: list[int]):
+    rows = Agent.objects.filter(pk__in=agents, loops__status__in=_ACTIVE).values("pk")
+    return rows.annotate(active=Count("loops"), waiting=Count("loops", filter=~Q(loops__waiting_for="")))
+
+
+def _spent_today(agents: list[int], now: datetime):
+    """Of the turns that ended since midnight UTC. Ids are in order of time, so the index leaves the older history out."""
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    recent = f"exec_{int((midnight - timedelta(days=7)).timestamp() * 1_000_000):013x}"
+    ended = Execution.objects.filter(agent__in=agents, id__gte=recent, finished_at__gte=midnight, started_at__lte=now)
+    return ended.values("agent").annotate(spend=Sum("cost"), unknown=Count("id", filter=Q(cost=None)))
+
+
+def _turns(agents: list[int]):
+    rows = Execution.objects.filter(agent__in=agents).values("agent")
+    last = Max(Coalesce("finished_at", "started_at", "created_at"))
+    return rows.annotate(slots=Count("id", filter=Q(state="running")), last=last)
