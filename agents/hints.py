@@ -89,7 +89,8 @@ class Hub:
 
     def watch(self, watcher: Callable[[Hint], None]) -> None:
         self._watchers.add(watcher)
-        if self._task is None or self._task.done():
+        if not runs_here(self._task):
+            self._hearing = asyncio.Event()
             self._task = asyncio.get_running_loop().create_task(self._listen())
 
     def forget(self, watcher: Callable[[Hint], None]) -> None:
@@ -125,6 +126,11 @@ class Hub:
         finally:
             self._hearing.clear()
             await layer.group_discard(GROUP, channel)
+
+
+def runs_here(task: asyncio.Task[None] | None) -> bool:
+    """Is this task alive in the event loop that runs now?"""
+    return task is not None and not task.done() and task.get_loop() is asyncio.get_running_loop()
 
 
 hub = Hub()

@@ -17,7 +17,7 @@ from channels.db import database_sync_to_async
 from django.db import DatabaseError
 from django.utils import timezone
 
-from agents.hints import EVERYTHING, Hint, hub
+from agents.hints import EVERYTHING, Hint, hub, runs_here
 from loops.models import LoopEvent
 
 log = logging.getLogger(__name__)
@@ -55,8 +55,8 @@ class EventReader:
     async def listen(self, listener: Listener) -> None:
         """Begin to tell this listener; returns once nothing said from now on can be missed."""
         self._listeners.add(listener)
-        if self._task is None or self._task.done():
-            self._seen, self._since = {}, timezone.now()
+        if not runs_here(self._task):
+            self._seen, self._since, self._woken = {}, timezone.now(), asyncio.Event()
             hub.watch(self._mark)
             self._task = asyncio.get_running_loop().create_task(self._read())
         await hub.ready()
