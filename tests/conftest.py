@@ -15,7 +15,7 @@ from agents.access import Caller
 from agents.models import Agent, Share, User
 from trinity import redis_server
 
-PASSWORD = "a long enough passphrase 7"  # noqa: S105
+PASSWORD = "a long enough passphrase 7"
 SCRIPTED = Path(__file__).parent / "scripted_agent.py"
 
 

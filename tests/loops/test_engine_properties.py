@@ -22,7 +22,9 @@ COSTS = st.sampled_from([None, "0", "0.1", "0.333333"])
 STEPS = st.one_of(
     st.tuples(st.just("finish"), st.sampled_from(["A", "B", "", "x [[DONE]]"]), COSTS, st.booleans()),
     st.tuples(st.just("fail"), COSTS, st.booleans()),
-    st.tuples(st.sampled_from(["stop", "cancel", "claim", "wake", "overdue", "vanish", "late", "agent stop", "agent start"])),
+    st.tuples(
+        st.sampled_from(["stop", "cancel", "claim", "wake", "overdue", "vanish", "late", "agent stop", "agent start"])
+    ),
     st.tuples(st.just("time"), st.integers(0, 40)),
 )
 LIMITS = st.fixed_dictionaries(
@@ -149,7 +151,10 @@ def test_any_history_keeps_the_promises_and_comes_to_an_end(cast, now, limits, s
 
 
 @hypothesis_settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(limits=LIMITS, results=st.lists(st.tuples(st.booleans(), st.sampled_from(["A", "B", "[[DONE]]"]), COSTS), max_size=8))
+@given(
+    limits=LIMITS,
+    results=st.lists(st.tuples(st.booleans(), st.sampled_from(["A", "B", "[[DONE]]"]), COSTS), max_size=8),
+)
 def test_the_rows_say_what_the_core_would_say_of_the_same_runs(cast, now, limits, results):
     with transaction.atomic():
         limits = {**limits, "delay_seconds": 0}
@@ -167,7 +172,11 @@ def test_the_rows_say_what_the_core_would_say_of_the_same_runs(cast, now, limits
             facts = after(facts, outcome)
             verdict = decide(spec, facts, now)
         loop.refresh_from_db()
-        assert (loop.runs_completed, loop.spend, loop.same_replies) == (facts.runs_completed, facts.spend, facts.same_replies)
+        assert (loop.runs_completed, loop.spend, loop.same_replies) == (
+            facts.runs_completed,
+            facts.spend,
+            facts.same_replies,
+        )
         if isinstance(verdict, Finish):
             assert (loop.status, loop.stop_reason) == (verdict.status, verdict.reason)
         else:
