@@ -161,7 +161,8 @@ def let_go(owner: str, now: datetime) -> int:
 def adoptable(host: str, owner: str) -> list[tuple[str, str, int, datetime]]:
     """Turns of this host that another owner holds: (id, owner, fence, lease_until), oldest first."""
     rows = Execution.objects.filter(state=State.RUNNING, owner__startswith=f"{host}/").exclude(owner=owner)
-    return list(rows.order_by("id").values_list("id", "owner", "fence", "lease_until"))
+    found = rows.order_by("id").values_list("id", "owner", "fence", "lease_until")
+    return [(execution_id, holder, fence, until) for execution_id, holder, fence, until in found if until is not None]
 
 
 def held_by(owner: str) -> list[tuple[str, int]]:

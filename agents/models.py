@@ -81,6 +81,10 @@ class Agent(models.Model):
 
     objects = AgentQuerySet.as_manager()
 
+    # Beside the row where agents.sql.lock_agent has read it
+    slots_taken: int
+    somebody_waits: bool
+
     class Meta:
         constraints = [
             models.UniqueConstraint(

@@ -72,4 +72,6 @@ def still_signed_in(caller: Caller, session: Any) -> bool:
     if caller.execution is not None:
         caller.execution.refresh_from_db(fields=["state"])
         return caller.execution.state == "running"
+    if caller.key_id is None:
+        return False
     return Key.objects.filter(pk=caller.key_id, revoked_at=None, user__is_active=True).exists()

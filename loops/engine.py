@@ -447,7 +447,8 @@ def wake_due(now: datetime) -> None:
     """Look again at every loop whose delay is over; a duty of the sweep."""
     due = Loop.objects.filter(wake_at__lte=now).order_by("wake_at").values_list("pk", "agent_id", "wake_at")
     for loop_id, agent_id, seen in due[:500]:
-        _wake(loop_id, agent_id, seen, now)
+        if seen is not None:
+            _wake(loop_id, agent_id, seen, now)
 
 
 def _wake(loop_id: str, agent_id: int, seen: datetime, now: datetime) -> None:

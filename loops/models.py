@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from datetime import datetime
 from decimal import Decimal
+from enum import StrEnum
 
 from django.db import models
 from django.db.models import Q
@@ -15,7 +16,7 @@ from agents.models import Agent, Execution, User
 from loops.core.words import ACTIVE, LoopStatus, OnFailure, RunStatus, StopReason, WaitingFor
 
 
-def _choices(words: type) -> list[tuple[str, str]]:
+def _choices(words: type[StrEnum]) -> list[tuple[str, str]]:
     return [(word.value, word.value) for word in words]
 
 
@@ -91,6 +92,11 @@ class Loop(models.Model):
     completed_at = models.DateTimeField(null=True)
 
     objects = LoopQuerySet.as_manager()
+
+    # Beside the row where loops.sql.loop_of_turn has read it
+    run_id: int
+    run_number: int
+    run_status: str
 
     class Meta:
         constraints = [

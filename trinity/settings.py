@@ -5,6 +5,7 @@ import os
 import secrets
 import tempfile
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import dj_database_url
@@ -139,6 +140,7 @@ USE_TZ = True
 
 STATIC_URL = "/static/"
 STATIC_ROOT = TRINITY_DATA / "static"
+STATIC_ROOT.mkdir(exist_ok=True)  # WhiteNoise warns of a missing one; the finders below need none
 STATICFILES_DIRS = [BASE_DIR / "static"]
 WHITENOISE_USE_FINDERS = True
 
@@ -158,7 +160,7 @@ _SQLITE = {
 }
 
 
-def _database() -> dict:
+def _database() -> dict[str, Any]:
     """SQLite in the data folder, or what DATABASE_URL names; PostgreSQL through Django's pool."""
     url = env.text("DATABASE_URL")
     if not url:
@@ -221,9 +223,12 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": ["agents.rest.SignedIn"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["agents.rest.StrictJSONParser"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "agents.rest.AlwaysJson",
+    "DEFAULT_METADATA_CLASS": None,
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "agents.rest.answer_problem",
     "UNAUTHENTICATED_USER": None,
+    "URL_FORMAT_OVERRIDE": None,
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Trinity Loops",
@@ -237,6 +242,8 @@ SPECTACULAR_SETTINGS = {
     "SERVE_AUTHENTICATION": [],
     "SCHEMA_PATH_PREFIX": "/api",
     "SCHEMA_PATH_PREFIX_INSERT": "",
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+    "POSTPROCESSING_HOOKS": ["agents.api.openapi.complete"],
 }
 
 LOGGING = {
