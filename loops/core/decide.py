@@ -55,7 +55,7 @@ def _past_deadline(spec: MessageSpec, facts: Facts, now: datetime) -> bool:
 
 
 def cut_off_by_a_person_who_stops(spec: MessageSpec, facts: Facts, now: datetime) -> Finish | None:
-    if facts.last is not None and facts.last.cut_off and facts.stop_requested:
+    if facts.last is not None and facts.last.cut_off and not facts.last.succeeded and facts.stop_requested:
         return Finish(LoopStatus.STOPPED, StopReason.USER_STOPPED, tolerated=False)
     return None
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from loops.core.words import OnFailure
@@ -15,7 +15,7 @@ from loops.core.words import OnFailure
 Errors = dict[str, list[str]]
 
 MICRO = Decimal("0.000001")
-MOST_MONEY = Decimal(10) ** 9
+MOST_MONEY = Decimal(10) ** 9  # up to here a JSON number keeps six decimals exactly
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +93,8 @@ def money(value: Any) -> Decimal:
     said = "must be a number above 0, at most 1,000,000,000"
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         _refuse(said)
-    try:
-        amount = Decimal(str(value))
-    except InvalidOperation:
-        _refuse(said)
+    # By way of text: 0.1 means a tenth here, not the binary fraction nearest to it.
+    amount = Decimal(str(value)) if isinstance(value, float) else Decimal(value)
     if not amount.is_finite() or not 0 < amount <= MOST_MONEY:
         _refuse(said)
     return max(amount.quantize(MICRO), MICRO)
@@ -146,13 +144,13 @@ def parse(body: Mapping[str, Any]) -> MessageSpec:
 
     A null optional field counts as not sent (product.md 3.13). Raises Invalid naming every bad, missing or unknown field.
     """
-    errors: Errors = {name: ["is not a field of a loop"] for name in body if name not in FIELDS}
+    errors: Errors = {_sayable(name): ["is not a field of a loop"] for name in body if name not in FIELDS}
     found: dict[str, Any] = {}
     for name, check in FIELDS.items():
         value = body.get(name)
         if value is None:
             if name in REQUIRED:
-                errors[name] = ["is required" if name not in body else _said(check)]
+                errors[name] = [_said(check) if name in body else f"is required, {_said(check)}"]
             continue
         try:
             found[name] = check(value)
@@ -161,6 +159,11 @@ def parse(body: Mapping[str, Any]) -> MessageSpec:
     if errors:
         raise Invalid(errors)
     return MessageSpec(**found)
+
+
+def _sayable(name: str) -> str:
+    """A field's name as an answer can carry it: JSON text may hold lone surrogates, UTF-8 may not."""
+    return name.encode("utf-8", "replace").decode()
 
 
 def _said(check: Callable[[Any], Any]) -> str:
