@@ -1,0 +1,47 @@
+"""The admin of what was done: executions, the audit trail, workers. Read-only."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+
+from agents.admin.lists import HistoryAdmin, by_word
+from agents.models import Audit, Execution, Worker
+
+THROUGH = ("rest", "mcp", "page", "command", "socket", "engine")
+ACTIONS = (
+    *("loop.start", "loop.list", "loop.read", "loop.stop", "loop.change", "loop.end"),
+    *("execution.read", "execution.cancel", "agent.change", "shares.change", "permissions.change"),
+    *("key.create", "key.delete", "events.listen"),
+)
+
+
+@admin.register(Execution)
+class ExecutionAdmin(HistoryAdmin):
+    list_display = (
+        "id",
+        "agent",
+        "state",
+        "triggered_by",
+        "requested_by",
+        "loop_id",
+        "cost",
+        "duration_ms",
+        "created_at",
+    )
+    list_select_related = ("agent",)
+    list_filter = ("state", "triggered_by", "created_at")
+    search_fields = ("=id", "=loop_id", "agent__name__istartswith")
+    deferred = ("message", "response", "error", "late_result", "variables", "usage", "allowed_tools")
+
+
+@admin.register(Audit)
+class AuditAdmin(HistoryAdmin):
+    list_display = ("timestamp", "actor", "through", "action", "target", "verdict", "reason")
+    list_filter = ("verdict", by_word("through", THROUGH), by_word("action", ACTIONS), "timestamp")
+    search_fields = ("=target", "=actor")
+
+
+@admin.register(Worker)
+class WorkerAdmin(HistoryAdmin):
+    list_display = ("owner", "slots", "busy", "seen_at")
+    ordering = ("-seen_at",)
