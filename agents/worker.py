@@ -30,8 +30,8 @@ from agents import executions, hints, keys, owner, queue
 from agents.db import released
 from agents.executions import LOST, Turn
 from agents.harness import process, registry
-from agents.harness.command import clean_environment
 from agents.harness.contract import Order, Result
+from agents.harness.environment import clean_environment
 from agents.models import Worker
 
 log = logging.getLogger(__name__)
@@ -132,14 +132,14 @@ class Desk:
         """Close a turn whose process is over. Without a recorded end it has vanished, and is repeated."""
         result = registry.harness(turn.agent.harness).collect(order)
         if result is None:
-            return self._repeat(turn, order)
+            return self._repeat(turn, order, wrapper)
         following = self._finish(turn, result, turns)
         self._over.append((order, wrapper))
         return following
 
-    def _repeat(self, turn: Turn, order: Order) -> Turn | None:
+    def _repeat(self, turn: Turn, order: Order, wrapper: process.Process | None) -> Turn | None:
         """Another attempt at a turn whose process vanished, once nothing of the last one is left; or its end as lost."""
-        process.end(order.execution_id, None, order.grace_seconds)  # the agent may outlive its wrapper
+        process.end(order.execution_id, wrapper, order.grace_seconds)  # the agent may outlive its wrapper
         if turn.attempt >= settings.TRINITY_MAX_ATTEMPTS:
             return self._finish(turn, Result(succeeded=False, error=LOST.format(attempts=turn.attempt)), 1)
         return self._begin_again(turn)

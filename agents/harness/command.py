@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from agents.harness.contract import Order, Result
-from agents.harness.environment import clean_environment as clean_environment
 from agents.harness.result_object import last_result
 from agents.harness.results import (
     ERROR_WINDOW,
@@ -30,7 +29,7 @@ def collect(order: Order) -> Result | None:
     ended = exit_record(order.folder)
     if ended is None:
         return None
-    ending = Ending(argv(order)[0], ended, order.timeout_seconds)
+    ending = Ending(argv(order)[0], ended)
     return collect_json(order, ending) if order.output == "json" else collect_text(order, ending)
 
 

@@ -96,7 +96,7 @@ def _sessions(wrappers: Iterable[Process]) -> dict[int, float]:
             begun_until[process.pid] = float("inf")
         elif leader is None:
             record = exit_record(process.folder)
-            begun_until[process.pid] = float(record.ended) * procfs.TICKS if record else 0.0
+            begun_until[process.pid] = float(record.ended * procfs.TICKS) if record else 0.0
     return begun_until
 
 

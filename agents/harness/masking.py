@@ -19,9 +19,14 @@ def mask(data: bytes, secrets: Sequence[str]) -> bytes:
     The first half of a key alone is no secret: it names the kind of key and what it is for. At the very end it is
     masked as well, since there the second half may be on its way.
     """
-    for secret in secrets:
-        data = _masked(data, secret.encode("utf-8", "replace").translate(None, _SPACE))
-    return data
+    dense = data.translate(None, _SPACE)
+    plain = [secret.encode("utf-8", "replace").translate(None, _SPACE) for secret in secrets]
+    spans = [span for secret in filter(None, plain) for span in _places(dense, secret)]
+    if not spans:
+        return data
+    if len(dense) < len(data):
+        spans = list(_with_space(data, _merged(spans)))
+    return _replaced(data, _merged(spans))
 
 
 def mask_text(text: str, secrets: Sequence[str]) -> str:
@@ -33,16 +38,9 @@ def mask_text(text: str, secrets: Sequence[str]) -> str:
     return text if masked is data else masked.decode("utf-8", "replace")
 
 
-def _masked(data: bytes, secret: bytes) -> bytes:
-    if not secret:
-        return data
-    dense = data.translate(None, _SPACE)
-    spans = [*_pieces(dense, secret), *_begun_at_the_end(dense, secret)]
-    if not spans:
-        return data
-    if len(dense) < len(data):
-        spans = list(_with_space(data, _merged(spans)))
-    return _replaced(data, _merged(spans))
+def _places(dense: bytes, secret: bytes) -> Iterator[Span]:
+    yield from _pieces(dense, secret)
+    yield from _begun_at_the_end(dense, secret)
 
 
 def _pieces(dense: bytes, secret: bytes) -> Iterator[Span]:

@@ -1,7 +1,7 @@
 """The harness' door to the operating system: start, adopt, watch, bound, end a turn's process. Knows nothing of AI.
 
 The run folder of one attempt tells everything: `in` (the message), `out` and `err` (what was printed), `start` (the
-wrapper's stat line, created exclusively before the command) and `exit` (code, begin and end on the boot clock).
+wrapper's stat line, created exclusively before the command) and `exit` (code, begin and end on the boot clock, limit).
 """
 
 from agents.harness.adoption import Taken, take_over

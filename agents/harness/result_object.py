@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_left, insort
+from bisect import bisect_right, insort
 from collections import deque
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -46,10 +46,10 @@ def last_result(data: bytes, whole: bool) -> dict[str, Any] | None:
     """
     if not any(name in data for name in _QUOTED):
         return None
-    broken: list[int] = []  # where a parse failed: no object around such a place is one
+    broken: list[int] = []  # where a parse failed: no object that has begun before and ends after such a place is one
     inside_from = len(data)  # what ends after this is part of an object that was parsed
     for begin, end in reversed(_objects(data)):
-        at = bisect_left(broken, begin)
+        at = bisect_right(broken, begin)
         if end > inside_from or (at < len(broken) and broken[at] < end):
             continue
         # One character a byte: the places of errors are places in the data, and structure is ASCII.

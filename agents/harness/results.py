@@ -32,11 +32,10 @@ _CANNOT_RUN_CODES = (126, 127)
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How the process of `program` ended, which was given `limit` seconds."""
+    """How the process of `program` ended."""
 
     program: str
     exit: Exit
-    limit: int
 
     @property
     def succeeded(self) -> bool:
@@ -45,7 +44,7 @@ class Ending:
     @property
     def timed_out(self) -> bool:
         """An agent may answer 124 itself, or be killed by somebody: it was the limit only if the time is up."""
-        return self.exit.rc in _TIMEOUT_CODES and self.exit.seconds >= self.limit
+        return self.exit.rc in _TIMEOUT_CODES and self.exit.seconds >= self.exit.limit
 
 
 # -- text -----------------------------------------------------------------------------------------
@@ -165,7 +164,7 @@ def _with_answer(ending: Ending, text: str, err: Tail, secrets: Sequence[str]) -
 def _how_it_ended(ending: Ending) -> str:
     """The limit or a signal, in words; empty where the exit code was the process' own."""
     if ending.timed_out:
-        return f"timed out after {ending.limit} s"
+        return f"timed out after {ending.exit.limit} s"
     number = ending.exit.rc - 128
     if not 1 <= number <= 64:
         return ""
@@ -179,8 +178,8 @@ def _cannot_run(ending: Ending, err: Tail) -> str:
     """That the program could not be executed at all, which `timeout` reports in one line; empty where it ran."""
     if ending.exit.rc not in _CANNOT_RUN_CODES or not err.whole:
         return ""
-    # The words before the name depend on the locale, and so do the quotes.
-    line = rf"timeout: .*\W{re.escape(ending.program)}\W?\W?: (.+)\n"
+    # The words around the name depend on the locale, and so do the quotes.
+    line = rf"timeout: .*\W{re.escape(ending.program)}\W[^:]*: (.+)\n"
     found = re.fullmatch(line, err.data.decode("utf-8", "replace"))
     return f"could not start {ending.program}: {found[1]}" if found else ""
 

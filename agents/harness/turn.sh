@@ -55,4 +55,4 @@ if [ $_rc -eq 124 ] || [ $_rc -eq 137 ]; then
     fi
 fi 2> /dev/null
 
-printf '%s\n' "$_rc $_t0 $_t1" 1<> "$_run/exit" # one write in place; valid only with its newline
+printf '%s\n' "$_rc $_t0 $_t1 $_limit" 1<> "$_run/exit" # one write in place; valid only with its newline

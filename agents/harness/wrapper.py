@@ -14,16 +14,17 @@ from threading import Lock
 from agents.harness import procfs
 
 MARK = "TRINITY_EXECUTION_ID"  # the environment variable by which every process of a turn is known
-_EXIT = re.compile(rb"(\d{1,3}) (\d+\.\d+) (\d+\.\d+)\n")
+_EXIT = re.compile(rb"(\d{1,3}) (\d+\.\d+) (\d+\.\d+) (\d+)\n")
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a command ended: its exit code as a shell gives it, begin and end in seconds after boot."""
+    """How a command ended: its exit code as a shell gives it, begin and end in seconds after boot, the limit it had."""
 
     rc: int
     began: Decimal
     ended: Decimal
+    limit: int
 
     @property
     def seconds(self) -> Decimal:
@@ -44,7 +45,7 @@ def exit_record(folder: Path) -> Exit | None:
         return None
     if found is None:
         return None
-    return Exit(int(found[1]), Decimal(found[2].decode()), Decimal(found[3].decode()))
+    return Exit(int(found[1]), Decimal(found[2].decode()), Decimal(found[3].decode()), int(found[4]))
 
 
 class Process:
