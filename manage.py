@@ -4,12 +4,9 @@
 import os
 import sys
 
-from trinity.parent import follow_parent
-
 
 def main() -> None:
     """Run a command; a bad setting is named on stderr and ends with exit code 1."""
-    follow_parent()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "trinity.settings")
 
     import django

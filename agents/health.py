@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 from django.utils import timezone
 
-from agents import queue
+from agents import owner, queue
 from agents.models import Worker
 
 
@@ -17,9 +17,7 @@ def report() -> tuple[bool, dict[str, Any]]:
     """Whether every part works, and which do: database and Redis answer, at least one worker was heard lately."""
     try:
         connection.ensure_connection()
-        workers = Worker.objects.filter(
-            seen_at__gt=timezone.now() - timedelta(seconds=2 * settings.TRINITY_LEASE_SECONDS)
-        ).count()
+        workers = _living_workers()
         database = True
     except DatabaseError:
         workers, database = 0, False
@@ -32,3 +30,10 @@ def report() -> tuple[bool, dict[str, Any]]:
         "workers": workers,
     }
     return whole, parts
+
+
+def _living_workers() -> int:
+    """Workers that were heard lately, without those of this host that are seen to be dead."""
+    heard = Worker.objects.filter(seen_at__gt=timezone.now() - timedelta(seconds=2 * settings.TRINITY_LEASE_SECONDS))
+    names = heard.values_list("owner", flat=True)
+    return sum(not (name.startswith(f"{owner.host()}/") and owner.is_dead(name)) for name in names)

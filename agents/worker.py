@@ -18,6 +18,7 @@ from types import FrameType
 from typing import Any
 
 import django_rq
+import redis
 from django.conf import settings
 from django.db import Error as DatabaseError
 from django.utils import timezone
@@ -347,13 +348,7 @@ class BellWorker(SimpleWorker):
         """Leave the command line as it is: operators and supervisors look for it."""
 
     def _install_signal_handlers(self) -> None:
-        signal.signal(signal.SIGINT, self.request_stop)
-        signal.signal(signal.SIGTERM, self.request_stop)
-
-    def request_stop(self, signum: int, frame: FrameType | None) -> None:
-        """Leave at once: no turn is waited for (architecture 2)."""
-        self.desk.leaving.set()
-        raise StopRequested
+        """Leave the signals to `run_worker`, which knows what to do with them between two of these."""
 
     def dequeue_job_and_maintain_ttl(self, timeout: int | None, max_idle_time: int | None = None) -> Any:
         """A slot first, a bell second: nothing waits in this process' memory."""
@@ -375,16 +370,37 @@ class BellWorker(SimpleWorker):
 
 
 def run_worker(slots: int) -> None:
-    """Be one worker process until SIGTERM or SIGINT; then leave at once, its turns going on."""
+    """Be one worker process until SIGTERM or SIGINT; then leave at once, waiting for no turn, which all go on.
+
+    While Redis is away no bell is heard, but what this process holds goes on, and it adopts what others left.
+    """
     desk = Desk(slots)
+
+    def leave(signum: int, frame: FrameType | None) -> None:
+        desk.leaving.set()
+        raise StopRequested
+
+    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGINT, leave)
     Beat(desk).start()
-    worker = BellWorker(desk)
     try:
-        worker.work(logging_level="WARNING")
+        while not desk.leaving.is_set():
+            _answer_bells(desk)
+    except StopRequested:
+        pass  # where RQ has not caught it
     finally:
         desk.leave()
         with released():
             Worker.objects.filter(owner=desk.owner).delete()
+
+
+def _answer_bells(desk: Desk) -> None:
+    """Answer bells until RQ gives up, which it does at many a hiccup of Redis."""
+    try:
+        BellWorker(desk).work(logging_level="WARNING")
+    except redis.RedisError as away:
+        log.warning("no bells are heard: %s", away)
+    desk.leaving.wait(1.0)
 
 
 def living_hosts(now: datetime, within_seconds: float) -> set[str]:

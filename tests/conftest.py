@@ -32,6 +32,7 @@ def valkey() -> Iterator[None]:
     finally:
         server.terminate()
         server.wait(10)
+        redis_server.tidy_up(settings.REDIS_EMBEDDED_SOCKET)
 
 
 @pytest.fixture

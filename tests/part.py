@@ -1,12 +1,12 @@
-"""Runs one part of the product as a process of its own against the database of a test: `python -m tests.part worker|sweep NAME [SLOTS]`."""
+"""Runs one part of the product as a process of its own on a test's database: `python -m tests.part PARENT worker|sweep NAME [SLOTS]`."""
 
 import sys
 
-from trinity.parent import follow_parent
+from trinity.parent import bind_to_parent
 
 if __name__ == "__main__":
-    follow_parent()
-    part, database, *slots = sys.argv[1:]
+    parent, part, database, *slots = sys.argv[1:]
+    bind_to_parent(int(parent))
 
     from django.conf import settings
 

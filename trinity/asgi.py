@@ -2,12 +2,9 @@
 
 import os
 
-from trinity.parent import follow_parent
-
-follow_parent()
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "trinity.settings")
 
-from django.core.asgi import get_asgi_application  # noqa: E402
+from django.core.asgi import get_asgi_application
 
 http = get_asgi_application()  # sets Django up, which the imports below need
 

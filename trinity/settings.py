@@ -73,7 +73,6 @@ SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if TRINITY_BASE_UR
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = TRINITY_BASE_URL.startswith("https://")
 
 INSTALLED_APPS = [
-    "daphne",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",

@@ -20,7 +20,6 @@ from agents.harness import process
 from agents.models import Agent, Execution, User
 from tests.conftest import caller, make_agent
 from tests.ledger import start
-from trinity.parent import PARENT
 
 PYTHON = [sys.executable, "-c", "import sys; exec(sys.stdin.read())"]
 NOTE = "import os,time; open('calls','a').write(os.environ['TRINITY_RUN']+'\\n'); "
@@ -41,10 +40,9 @@ class Parts:
             "DJANGO_SETTINGS_MODULE": "trinity.settings",
             "TRINITY_DATA": str(settings.TRINITY_DATA),
             "TRINITY_LEASE_SECONDS": str(LEASE),
-            PARENT: str(os.getpid()),
         }
         name = str(connection.settings_dict["NAME"])
-        command = [sys.executable, "-m", "tests.part", part, name, *args]
+        command = [sys.executable, "-m", "tests.part", str(os.getpid()), part, name, *args]
         child = subprocess.Popen(command, cwd=settings.BASE_DIR, env=environment)
         self.running.append(child)
         return child
@@ -116,7 +114,8 @@ def test_a_loop_runs_to_its_end_and_leaves_nothing_behind(parts, agent):
     assert over(loop) == ("completed", "max_runs_reached", 4)
     assert calls(agent) == ["1", "2", "3", "4"]
     assert loop.last_success.response == "4 4\n"
-    until(lambda: not any(worker.runs_folder().glob("exec_*")))
+    folders = [worker.runs_folder() / run.execution_id for run in loop.runs.all()]
+    until(lambda: not any(folder.exists() for folder in folders))
 
 
 def test_a_killed_worker_neither_loses_nor_repeats_its_turn(parts, agent):
