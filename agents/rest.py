@@ -120,6 +120,9 @@ def _reason(problem: Exception) -> str:
 
 def body_of(request: Request) -> dict[str, Any]:
     """The fields of the body. Read it after the verdict on the caller, since a bad body is refused here."""
+    if "HTTP_TRANSFER_ENCODING" in request.META and not request.META.get("CONTENT_LENGTH"):
+        # The framework takes a body without a length for none at all: better said than read as `{}`.
+        raise Refused(status.HTTP_411_LENGTH_REQUIRED, "Send the body with a Content-Length, not in chunks.")
     body = request.data
     if not isinstance(body, dict):
         raise Refused(400, "The body must be a JSON object.")

@@ -1,6 +1,6 @@
-"""Addresses of the REST API's half that knows no loops."""
+"""Addresses of the half that knows no loops: its REST API and its pages."""
 
-from django.urls import path
+from django.urls import include, path
 
 from agents.api import access, agents, people, turns
 from agents.api.openapi import Docs, Schema
@@ -28,4 +28,5 @@ urlpatterns = [
     path("api/keys", access.KeysView.as_view()),
     path("api/keys/<int:key_id>", access.KeyView.as_view()),
     path("api/audit", access.AuditView.as_view()),
+    path("", include("agents.page_urls")),
 ]
