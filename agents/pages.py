@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import wraps
+from typing import cast
 from urllib.parse import urlsplit
 
 from django.contrib import messages
 from django.contrib.auth.views import LoginView, LogoutView, redirect_to_login
 from django.db.models import Count, Max, Q, Sum
-from django.db.models.functions import Coalesce, Greatest
+from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -109,7 +110,13 @@ class Figures:
 
     @property
     def spend_is_unknown(self) -> bool:
+        """Has something run today, and none of it said what it cost?"""
         return self.spend is None and self.unknown_costs > 0
+
+    @property
+    def spent(self) -> Decimal:
+        """The sum of what was reported; zero where nothing ran."""
+        return self.spend or Decimal(0)
 
 
 @page
@@ -151,7 +158,9 @@ def _spent_today(agents: list[int], now: datetime):
     """Of the turns that ended since midnight UTC. Ids are in order of time, so the index leaves the older history out."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     recent = f"exec_{int((midnight - timedelta(days=7)).timestamp() * 1_000_000):013x}"
-    ended = Execution.objects.filter(agent__in=agents, id__gte=recent, finished_at__gte=midnight, started_at__lte=now)
+    ended = Execution.objects.filter(
+        agent__in=agents, id__gte=recent, finished_at__gte=midnight, started_at__isnull=False
+    )
     return ended.values("agent").annotate(spend=Sum("cost"), unknown=Count("id", filter=Q(cost=None)))
 
 
@@ -159,3 +168,42 @@ def _turns(agents: list[int]):
     rows = Execution.objects.filter(agent__in=agents).values("agent")
     last = Max(Coalesce("finished_at", "started_at", "created_at"))
     return rows.annotate(slots=Count("id", filter=Q(state="running")), last=last)
+
+
+@page
+def agent_page(request: HttpRequest, caller: Caller, name: str) -> HttpResponse:
+    """The agent's own address; its loops are all there is to see of it for now."""
+    return redirect("page-loops", name=name)
+
+
+# -- start and stop -------------------------------------------------------------------------------
+@require_POST
+@page
+def agent_start(request: HttpRequest, caller: Caller, name: str) -> HttpResponse:
+    """Let the agent take turns again."""
+    agent = managed(caller, name)
+    life.start(agent, caller, timezone.now())
+    messages.success(request, f"{agent.title} is running. What waited for it goes on.")
+    return back(request)
+
+
+@require_POST
+@page
+def agent_stop(request: HttpRequest, caller: Caller, name: str) -> HttpResponse:
+    """Let the agent take no further turn."""
+    agent = managed(caller, name)
+    life.stop(agent, caller, timezone.now())
+    messages.success(request, f"{agent.title} takes no further run. What is in flight finishes; its loops wait.")
+    return back(request)
+
+
+def managed(caller: Caller, name: str) -> Agent:
+    """The agent of this name, which the caller may start and stop. Raises Refused."""
+    agent = access.agent_named(name)
+    access.demand(access.manage_agent(caller, agent), caller, "agent.change", name, "Agent")
+    return cast(Agent, agent)
+
+
+def back(request: HttpRequest) -> HttpResponse:
+    """To the page that the form was on."""
+    return redirect(_own_path(request, request.headers.get("Referer", "")))

@@ -18,6 +18,7 @@ from django.db import IntegrityError, transaction
 from agents import access, audit, executions, hints, refusals, sql
 from agents.access import Caller
 from agents.executions import Ended, NewTurn
+from agents.failpoint import failpoint
 from agents.ids import may_be_id, new_id
 from agents.models import Agent, Execution
 from loops import sql as loop_sql
@@ -92,6 +93,7 @@ class _Change:
         loop.version = self.seen_version + max(1, len(self.events))
         if not loop_sql.save_loop(loop, self.seen_version):
             raise RuntimeError(f"{loop.pk} was changed without its agent's lock")
+        failpoint("save.loop")
         _store_events(loop, self.events, self.seen_version + 1, self.now)
 
 
@@ -266,6 +268,7 @@ class LoopObserver:
             return  # repeated after its host had vanished: the same run goes on
         change = _Change.of(loop, now)
         LoopRun.objects.filter(pk=loop.run_id).update(status=RunStatus.RUNNING, started_at=now)
+        failpoint("claim.run")
         _begin_run(change, loop.run_number, execution.pk)
         change.save()
 
@@ -284,12 +287,14 @@ class LoopObserver:
         )
         change = _Change.of(loop, now)
         _close_run(change, ended, outcome)
+        failpoint("finish.run")
         counted = core.after(facts_of(loop), outcome)
         verdict = _verdict(agent, spec_of(loop), counted, now)
         if isinstance(verdict, Finish) and not verdict.tolerated:
             counted = replace(counted, failed_runs=loop.failed_runs)
         _write_facts(loop, counted, ended)
         turn = _do(change, verdict, counted, agent, starts_now)
+        failpoint("finish.done")
         change.save()
         return turn
 
@@ -456,12 +461,14 @@ def _wake(loop_id: str, agent_id: int, seen: datetime, now: datetime) -> None:
         agent = sql.lock_agent(agent_id)
         if not loop_sql.take_wake(loop_id, seen):
             return
+        failpoint("wake.taken")
         loop = Loop.objects.get(pk=loop_id)
         change, facts = _Change.of(loop, now), facts_of(loop)
         turn = _do(change, _verdict(agent, spec_of(loop), facts, now), facts, agent)
         change.save()
         if turn is not None:
             executions.submit(turn, now)
+            failpoint("wake.submitted")
 
 
 def end_overdue(now: datetime) -> None:
