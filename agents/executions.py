@@ -19,6 +19,7 @@ from django.db.models import Count, F
 from django.utils.module_loading import import_string
 
 from agents import queue, sql
+from agents.failpoint import failpoint
 from agents.harness.contract import Result
 from agents.ids import may_be_id, new_id
 from agents.models import Agent, Execution
@@ -132,7 +133,10 @@ def claim(execution_id: str, owner: str, now: datetime) -> Turn | None:
     if agent_id is None:
         return None
     with transaction.atomic():
-        return _claim_next(sql.lock_agent(agent_id), owner, now)
+        turn = _claim_next(sql.lock_agent(agent_id), owner, now)
+        failpoint("claim.written")
+    failpoint("claim.committed")
+    return turn
 
 
 def _claim_next(agent: Agent, owner: str, now: datetime) -> Turn | None:
@@ -141,6 +145,7 @@ def _claim_next(agent: Agent, owner: str, now: datetime) -> Turn | None:
     head = sql.claim_head(agent, owner, _lease(now), now)
     if head is None:
         return None
+    failpoint("claim.execution")
     execution = Execution.objects.get(pk=head)
     if observer := _observer(execution.triggered_by):
         observer.claimed(execution, now)
@@ -177,6 +182,7 @@ def adopt(execution_id: str, fence: int, owner: str, now: datetime) -> Turn | No
     )
     if not took:
         return None
+    failpoint("adopt.committed")
     execution = Execution.objects.select_related("agent").get(pk=execution_id)
     return Turn(execution, execution.agent, fence + 1, execution.attempt)
 
@@ -188,8 +194,14 @@ def begin_again(turn: Turn) -> Turn | None:
     )
     if not raised:
         return None
+    failpoint("again.committed")
     turn.execution.attempt = turn.attempt + 1
     return replace(turn, attempt=turn.attempt + 1)
+
+
+def holds(turn: Turn) -> bool:
+    """Is this turn still run under this fence, or has another owner taken it over?"""
+    return Execution.objects.filter(pk=turn.execution.pk, fence=turn.fence, state=State.RUNNING).exists()
 
 
 def cancelled_of(owner: str) -> list[str]:
@@ -208,18 +220,29 @@ def finish(turn: Turn, result: Result, owner: str, now: datetime, *, keep_slot: 
     with transaction.atomic():
         agent = sql.lock_agent(execution.agent_id)
         if not (sql.close_execution(execution, turn.fence) or _close_cancelled(execution, turn.fence)):
-            _keep_late(execution)
+            _keep_late(execution, turn.fence)
             return None
-        starts_now = keep_slot and _has_slot_for_next(agent)
-        follower = _tell(execution, agent, now, starts_now)
-        if follower is not None and starts_now:
-            return _insert_running(follower, agent, owner, now)
-        if follower is not None:
-            _row(follower, now).save(force_insert=True)
-        if keep_slot:
-            return _claim_next(agent, owner, now)
-        _ring_head(agent)
-        return None
+        failpoint("finish.execution")
+        following = _follow(execution, agent, owner, now, keep_slot)
+        failpoint("finish.written")
+    failpoint("finish.committed")
+    return following
+
+
+def _follow(execution: Execution, agent: Agent, owner: str, now: datetime, keep_slot: bool) -> Turn | None:
+    """Tell the observer of a turn that is closed now, put what follows on the ledger, and fill the slot that it leaves."""
+    starts_now = keep_slot and _has_slot_for_next(agent)
+    follower = _tell(execution, agent, now, starts_now)
+    failpoint("finish.told")
+    if follower is not None and starts_now:
+        return _insert_running(follower, agent, owner, now)
+    if follower is not None:
+        _row(follower, now).save(force_insert=True)
+        failpoint("finish.next_queued")
+    if keep_slot:
+        return _claim_next(agent, owner, now)
+    _ring_head(agent)
+    return None
 
 
 def _has_slot_for_next(agent: Agent) -> bool:
@@ -242,7 +265,14 @@ def _closed(turn: Turn, result: Result, now: datetime) -> Execution:
     execution.usage = result.usage
     execution.duration_ms = result.duration_ms
     execution.finished_at = now
+    if execution.cancelled_by:
+        _as_cancelled(execution)
     return execution
+
+
+def _as_cancelled(execution: Execution) -> None:
+    execution.state = State.CANCELLED
+    execution.error = f"Cancelled by {execution.cancelled_by}."
 
 
 def _close_cancelled(execution: Execution, fence: int) -> bool:
@@ -253,15 +283,18 @@ def _close_cancelled(execution: Execution, fence: int) -> bool:
     execution.cancelled_by = by.first() or ""
     if not execution.cancelled_by:
         return False
-    execution.state = State.CANCELLED
-    execution.error = f"Cancelled by {execution.cancelled_by}."
+    _as_cancelled(execution)
     return sql.close_execution(execution, fence)
 
 
-def _keep_late(execution: Execution) -> None:
-    """Keep what a worker brought after it had lost the turn, where a person can see it; it counts for nothing."""
+def _keep_late(execution: Execution, fence: int) -> None:
+    """Keep what a worker brought after it had lost the turn, where a person can see it; it counts for nothing.
+
+    The very same under the same fence is no late result: the worker's own commit, whose answer was lost with the connection.
+    """
     said = json.dumps({"state": execution.state, "error": execution.error, "response": execution.response[-2000:]})
-    Execution.objects.filter(pk=execution.pk, late_result="").update(late_result=said)
+    own = {"fence": fence, "state": execution.state, "error": execution.error, "response": execution.response}
+    Execution.objects.filter(pk=execution.pk, late_result="").exclude(**own).update(late_result=said)
 
 
 def _tell(execution: Execution, agent: Agent, now: datetime, starts_now: bool, began: bool = True) -> NewTurn | None:
@@ -396,6 +429,6 @@ def _slots_taken(agents: set[int]) -> list[tuple[int, int]]:
     return list(rows)
 
 
-def running_ids(among: list[str]) -> set[str]:
-    """Which of these are running; what else carries their mark is a left-over."""
-    return set(Execution.objects.filter(pk__in=among, state=State.RUNNING).values_list("id", flat=True))
+def over_among(ids: list[str]) -> set[str]:
+    """Which of these turns are over; what carries the mark of one is a left-over."""
+    return set(Execution.objects.filter(pk__in=ids, finished_at__isnull=False).values_list("id", flat=True))

@@ -40,6 +40,9 @@ log = logging.getLogger(__name__)
 BEAT_SECONDS = 1.0
 FAIR_TURNS = 8  # a full worker hands its slot back after so many turns while bells wait
 
+# A turn and the fence that a slot runs it under: one that was lost may come back to the same process under another fence.
+Hold = tuple[str, int]
+
 
 def answer(execution_id: str) -> None:
     """What a bell names as its job. Only BellWorker answers bells; any other RQ worker would fail here, and lose nothing."""
@@ -55,11 +58,11 @@ class Desk:
         self.free = threading.BoundedSemaphore(slots)
         self.leaving = threading.Event()
         self._pool = ThreadPoolExecutor(slots, thread_name_prefix="slot")
-        self._held: set[str] = set()  # turns that a slot of this process is busy with
-        self._missed: set[str] = set()  # turns that the ledger gives to this process and no slot held at the last look
-        self._inboxes: dict[str, queues.SimpleQueue[bool]] = {}
-        self._processes: dict[str, process.Process] = {}
-        self._ending: set[str] = set()
+        self._held: set[Hold] = set()  # what a slot of this process is busy with
+        self._missed: set[Hold] = set()  # what the ledger gives to this process and no slot held at the last look
+        self._inboxes: dict[Hold, queues.SimpleQueue[bool]] = {}
+        self._processes: dict[Hold, process.Process] = {}
+        self._ending: set[Hold] = set()
         self._over: deque[tuple[Order, process.Process | None]] = deque()  # closed turns, to be cleared up
         self._watcher = process.Watcher(on_output=self._on_output)
         self._watcher.start()
@@ -84,12 +87,12 @@ class Desk:
 
     @contextmanager
     def _holding(self, turn: Turn) -> Iterator[None]:
-        execution_id = turn.execution.pk
-        self._held.add(execution_id)
+        hold = (turn.execution.pk, turn.fence)
+        self._held.add(hold)
         try:
             yield
         finally:
-            self._held.discard(execution_id)
+            self._held.discard(hold)
 
     @property
     def busy(self) -> int:
@@ -116,17 +119,18 @@ class Desk:
     def _see_through(self, turn: Turn, order: Order, running: process.Process, turns: int) -> Turn | None:
         """Wait for the end of a turn's process, then collect and close it; the turn that this slot runs next."""
         inbox: queues.SimpleQueue[bool] = queues.SimpleQueue()
-        self._inboxes[order.execution_id] = inbox
-        self._processes[order.execution_id] = running
+        hold = (turn.execution.pk, turn.fence)
+        self._inboxes[hold] = inbox
+        self._processes[hold] = running
         try:
             self._watcher.watch(running, lambda _: inbox.put(True))
             if self.leaving.is_set() or not inbox.get():
                 self._watcher.forget(running)
                 return None  # this process leaves; the turn goes on and is adopted
         finally:
-            self._inboxes.pop(order.execution_id, None)
-            self._processes.pop(order.execution_id, None)
-            self._ending.discard(order.execution_id)
+            self._inboxes.pop(hold, None)
+            self._processes.pop(hold, None)
+            self._ending.discard(hold)
         return self._collect(turn, order, running, turns)
 
     def _collect(self, turn: Turn, order: Order, wrapper: process.Process | None, turns: int) -> Turn | None:
@@ -140,6 +144,9 @@ class Desk:
 
     def _repeat(self, turn: Turn, order: Order, wrapper: process.Process | None) -> Turn | None:
         """Another attempt at a turn whose process vanished, once nothing of the last one is left; or its end as lost."""
+        with released():
+            if not executions.holds(turn):
+                return None  # its new owner may have another attempt running, which carries the same mark
         process.end(order.execution_id, wrapper, order.grace_seconds)  # the agent may outlive its wrapper
         if turn.attempt >= settings.TRINITY_MAX_ATTEMPTS:
             return self._finish(turn, Result(succeeded=False, error=LOST.format(attempts=turn.attempt)), 1)
@@ -184,19 +191,22 @@ class Desk:
 
         They come from a commit whose answer was lost with the database connection, or from a slot that failed.
         """
-        mine = dict(executions.held_by(self.owner))
-        missed = set(mine) - self._held
-        for execution_id in missed & self._missed:
-            self._take(execution_id, mine[execution_id], self.owner, now)
+        missed = set(executions.held_by(self.owner)) - self._held
+        for execution_id, fence in missed & self._missed:
+            self._take(execution_id, fence, self.owner, now)
         self._missed = missed
 
     def _take(self, execution_id: str, fence: int, holder: str, now: datetime) -> bool:
         """Raise the fence of a turn and give it to a slot; False where no slot is free."""
         if not self.free.acquire(blocking=False):
             return False
-        turn = executions.adopt(execution_id, fence, self.owner, now)
-        if turn is None:  # somebody was faster
-            self.free.release()
+        turn = None
+        try:
+            turn = executions.adopt(execution_id, fence, self.owner, now)
+        finally:
+            if turn is None:  # somebody was faster, or the database is away
+                self.free.release()
+        if turn is None:
             return True
         log.info("adopted %s", execution_id)
         self._pool.submit(self._hold_slot, self._resume, turn, owner.same_boot(holder))
@@ -216,20 +226,28 @@ class Desk:
     # -- the beat's part --------------------------------------------------------------------------
     def end_cancelled(self) -> None:
         """End the processes of turns that somebody has cancelled; each once, in a thread, as the grace takes time."""
-        for execution_id in executions.cancelled_of(self.owner):
-            running = self._processes.get(execution_id)
-            if running is None or execution_id in self._ending:
+        cancelled = set(executions.cancelled_of(self.owner))
+        for hold, running in tuple(self._processes.items()) if cancelled else ():
+            if hold[0] not in cancelled or hold in self._ending:
                 continue
-            self._ending.add(execution_id)
+            self._ending.add(hold)
             threading.Thread(
-                target=process.end, args=(execution_id, running, settings.TRINITY_GRACE_SECONDS), daemon=True
+                target=process.end, args=(hold[0], running, settings.TRINITY_GRACE_SECONDS), daemon=True
             ).start()
 
     def clear_up(self) -> None:
-        """End what finished turns left running and remove their folders: one look at all processes for all of them."""
-        over = [self._over.popleft() for _ in range(len(self._over))]
-        if over:
-            threading.Thread(target=clear_up, args=(over,), daemon=True).start()
+        """End what finished turns left running and remove their folders: one look at all processes for all of them.
+
+        Not those whose result was refused: their new owner may still run them, or not have collected them yet.
+        """
+        seen = list(self._over)
+        if not seen:
+            return
+        closed = executions.over_among([order.execution_id for order, _ in seen])
+        for _ in seen:
+            self._over.popleft()
+        over = [(order, wrapper) for order, wrapper in seen if order.execution_id in closed]
+        threading.Thread(target=clear_up, args=(over,), daemon=True).start()
 
     def leave(self) -> None:
         """Let every slot go, without waiting for a turn."""

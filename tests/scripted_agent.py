@@ -8,7 +8,7 @@ object whose entries are carried out in this order:
     sleep   seconds
     append  [file, text]    into the working folder
     wait    file            until it exists there, at most 60 s
-    fail    text            said on stderr, exit 1
+    fail    text            said on stderr, exit 1; with a cost: said in a result object
     cost    number          the answer is a result object with this cost
     say     text            the answer; `{run}` in it is the run number
 """
@@ -44,12 +44,13 @@ def carry_out(step: dict[str, Any], run: int) -> int:
             file.write(text)
     if "wait" in step:
         wait_for(pathlib.Path(step["wait"]))
-    if "fail" in step:
-        print(step["fail"], file=sys.stderr)
-        return 1
-    answer = step.get("say", "done").replace("{run}", str(run))
-    print(json.dumps({"result": answer, "total_cost_usd": step["cost"]}) if "cost" in step else answer)
-    return 0
+    failed = "fail" in step
+    answer = step["fail"] if failed else step.get("say", "done").replace("{run}", str(run))
+    if "cost" in step:
+        print(json.dumps({"result": answer, "is_error": failed, "total_cost_usd": step["cost"]}))
+    else:
+        print(answer, file=sys.stderr if failed else sys.stdout)
+    return 1 if failed else 0
 
 
 def wait_for(file: pathlib.Path) -> None:

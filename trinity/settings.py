@@ -38,6 +38,7 @@ TRINITY_MAX_ACTIVE_PER_AGENT = env.whole("TRINITY_MAX_ACTIVE_PER_AGENT", 20, lea
 TRINITY_MAX_ACTIVE_PER_USER = env.whole("TRINITY_MAX_ACTIVE_PER_USER", 100, least=1, most=100_000)
 TRINITY_MAX_STARTS_PER_MINUTE = env.whole("TRINITY_MAX_STARTS_PER_MINUTE", 300, least=1, most=100_000)
 TRINITY_MAX_LOOP_DEPTH = env.whole("TRINITY_MAX_LOOP_DEPTH", 3, least=0, most=100)
+TRINITY_FAILPOINT = env.text("TRINITY_FAILPOINT")  # where a process dies; for tests of crashes alone
 
 # Who is told of a turn's life: trigger -> dotted path of an observer (agents.executions.Observer).
 EXECUTION_OBSERVERS = {"loop": "loops.engine.observer"}
