@@ -3,6 +3,7 @@
 from datetime import timedelta
 from decimal import Decimal
 
+import pytest
 from django.db import transaction
 from django.db.models import Sum
 from hypothesis import HealthCheck, given
@@ -187,8 +188,7 @@ def test_the_rows_say_what_the_core_would_say_of_the_same_runs(cast, now, limits
 def test_a_refused_start_leaves_nothing_but_its_refusal(cast, now):
     before = Audit.objects.count()
     for body in ({"max_duration_seconds": 59}, {"timeout_per_run": 7200}):
-        try:
+        with pytest.raises(refusals.Refused) as refused:
             start(caller(cast.alice), cast.falcon, now, **body)
-        except refusals.Refused as refused:
-            assert refused.status == 400
+        assert refused.value.status == 400
     assert not Loop.objects.exists() and not Execution.objects.exists() and Audit.objects.count() == before + 2
