@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from django.db.models.functions import Left, Length
-from django.utils.html import format_html
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.safestring import SafeString
 
 from agents.models import Execution
-from loops import prose, words
+from loops import charts, prose, words
 from loops.core.words import OnFailure, RunStatus
 from loops.last_line import last_line
 from loops.models import Loop, LoopRun
@@ -86,7 +84,7 @@ def of(row: Row, now: datetime) -> Body:
         runs=runs,
         total=words.duration_words(sum(run.duration_ms or 0 for run in runs)),
         cost=cost(loop),
-        sparks=_sparks(loop, runs, now),
+        sparks=charts.sparks(loop, runs, now),
         guards=guards(loop, now),
         message=message,
         message_is_cut=size > MESSAGE_SHOWN,
@@ -193,61 +191,3 @@ def _tone(used: Decimal, most: Decimal) -> str:
     if used >= most:
         return "over"
     return "near" if used >= most * NEAR else ""
-
-
-# -- the two small charts -------------------------------------------------------------------------
-_HIGH, _BAR, _STEP, _LOW = 40, 14, 20, 1.5
-
-
-def _sparks(loop: Loop, runs: Sequence[LoopRun], now: datetime) -> SafeString | str:
-    """Duration and cost of each run, side by side; from two finished runs on, and only as the table beside says the same."""
-    finished = [run for run in runs if run.completed_at]
-    if len(finished) < 2:
-        return ""
-    in_order = sorted(runs, key=lambda run: run.run_number)
-    lasted = [(_kind(run), _lasted(run, now)) for run in in_order]
-    cost = [(_kind(run), run.cost) for run in in_order if run.completed_at]
-    longest = max(finished, key=lambda run: run.duration_ms or 0)
-    dearest = max((run.cost for run in finished if run.cost is not None), default=None)
-    return format_html(
-        '<div class="spark" aria-hidden="true">{}{}<p class="axis"><span>Run 1</span><span>{}</span></p></div>',
-        _spark("Duration", f"longest {words.duration_words(longest.duration_ms)}", lasted, loop.max_runs),
-        _spark("Cost", "not reported" if dearest is None else f"highest {words.money(dearest)}", cost, loop.max_runs),
-        loop.max_runs,
-    )
-
-
-def _kind(run: LoopRun) -> str:
-    if run.status == RunStatus.RUNNING:
-        return "b now"
-    return "b bad" if run.status == RunStatus.FAILED else "b"
-
-
-def _lasted(run: LoopRun, now: datetime) -> Decimal | None:
-    if run.completed_at is None and run.started_at is not None:
-        return Decimal(max(0, int((now - run.started_at).total_seconds() * 1000)))
-    return None if run.duration_ms is None else Decimal(run.duration_ms)
-
-
-def _spark(label: str, said: str, bars: list[tuple[str, Decimal | None]], allowed: int) -> SafeString:
-    paths: dict[str, list[str]] = {}
-    # The run in flight has no say in the scale: it would press all others flat while it hangs.
-    most = max((value for kind, value in bars if value is not None and kind != "b now"), default=Decimal(0)) or Decimal(
-        1
-    )
-    for place in range(allowed):
-        kind, value = bars[place] if place < len(bars) else ("b later", Decimal(0))
-        if value is None:
-            paths.setdefault("b unknown", []).append(f"M{place * _STEP + 1} 30h{_BAR - 2}v9h-{_BAR - 2}z")
-            continue
-        height = max(_LOW, round(float(min(1, value / most)) * (_HIGH - 2), 1))
-        paths.setdefault(kind, []).append(f"M{place * _STEP} {_HIGH - height:g}h{_BAR}v{height:g}h-{_BAR}z")
-    drawn = "".join(f'<path class="{kind}" d="{"".join(pieces)}"></path>' for kind, pieces in paths.items())
-    return format_html(
-        '<p class="label"><b>{}</b> <span>{}</span></p><svg viewBox="0 0 {} {}" preserveAspectRatio="none">{}</svg>',
-        label,
-        said,
-        allowed * _STEP - (_STEP - _BAR),
-        _HIGH,
-        mark_safe(drawn),  # noqa: S308 (numbers and our own words)
-    )

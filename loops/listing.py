@@ -78,6 +78,16 @@ def light(loops: LoopQuerySet) -> LoopQuerySet:
     )
 
 
+def opening_of(loop: Loop) -> str:
+    """The begin of the message of a light row."""
+    return str(vars(loop)["opening"])
+
+
+def last_error_of(loop: Loop) -> str:
+    """The error of a light row's last failed run; empty where none failed."""
+    return vars(loop)["last_error"] or ""
+
+
 def _wanted(query: Query) -> Q:
     wanted = Q()
     if query.status == "active":

@@ -21,7 +21,7 @@ from agents import access
 from agents.access import Caller, Verdict
 from agents.models import Agent, Execution
 from agents.pages import figures_of
-from loops import body, listing, words
+from loops import body, charts, listing, words
 from loops.core.words import RunStatus, WaitingFor
 from loops.last_line import last_line
 from loops.models import Loop, LoopRun
@@ -66,6 +66,7 @@ class Row:
     loop: Loop
     facts: LoopFacts
     ticks: tuple[str, ...]
+    opening: str
     running: str = ""
 
     @property
@@ -76,7 +77,7 @@ class Row:
     @property
     def name(self) -> str:
         """The first line of the message."""
-        line = next((line.strip() for line in self.loop.opening.splitlines() if line.strip()), "")
+        line = next((line.strip() for line in self.opening.splitlines() if line.strip()), "")
         return line if len(line) <= NAME else line[:NAME].rstrip() + "…"
 
 
@@ -107,12 +108,12 @@ def _row(agent: Agent, loop: Loop, runs: list[LoopRun], line: list[str]) -> Row:
         live,
         agent_timeout=agent.timeout_seconds,
         failed_numbers=[run.run_number for run in runs if run.status == RunStatus.FAILED],
-        last_error=loop.last_error or "",
+        last_error=listing.last_error_of(loop),
         place=line.index(waiting.execution_id) + 1 if waiting and waiting.execution_id in line else None,
         slots=agent.max_parallel_tasks,
     )
     ticks = tuple(_tick(loop, run) for run in runs if run.status != RunStatus.WAITING)
-    return Row(loop, facts, ticks, live.execution_id if live else "")
+    return Row(loop, facts, ticks, listing.opening_of(loop), live.execution_id if live else "")
 
 
 def _tick(loop: Loop, run: LoopRun) -> str:
@@ -143,7 +144,7 @@ def _draw(row: Row, viewer: str, now: datetime, opened: bool) -> str:
         "proof": words.proof(row.facts, now, viewer),
         "counter": words.counter(row.facts).split(" · "),
         "cost": body.cost(row.loop),
-        "strip": strip(row.ticks, row.loop.max_runs),
+        "strip": charts.strip(row.ticks, row.loop.max_runs),
         "opened": opened,
         "body": body.of(row, now) if opened else None,
         "viewer": viewer,
@@ -156,33 +157,6 @@ def loop_body(row: Row, viewer: str, now: datetime) -> str:
     """The opened body alone."""
     facts = {"row": row, "loop": row.loop, "agent": row.loop.agent, "viewer": viewer, "now": now}
     return render_to_string("loops/_body.html", {**facts, "body": body.of(row, now)})
-
-
-_SHAPES = {
-    "ran": (0, 14),
-    "hit": (0, 14),
-    "now": (0, 14),
-    "bad": (7, 7),
-    "left": (11.5, 2.5),
-}  # top and height of a tick
-_TICK, _STEP = 7, 10
-_WIDTH_OF_20 = 20 * _STEP - 3  # up to so many runs a tick keeps its width, so length means size
-
-
-def strip(ticks: Collection[str], allowed: int) -> SafeString:
-    """One tick per allowed run, as one path per kind of tick."""
-    paths: dict[str, list[str]] = {}
-    for place in range(allowed):
-        kind = list(ticks)[place] if place < len(ticks) else "left"
-        top, height = _SHAPES[kind]
-        paths.setdefault(kind, []).append(f"M{place * _STEP} {top}h{_TICK}v{height}h-{_TICK}z")
-    drawn = "".join(f'<path class="{kind}" d="{"".join(pieces)}"></path>' for kind, pieces in paths.items())
-    width = max(_WIDTH_OF_20, allowed * _STEP - 3)
-    return format_html(
-        '<svg class="strip" viewBox="0 0 {} 14" preserveAspectRatio="none" aria-hidden="true">{}</svg>',
-        width,
-        mark_safe(drawn),  # noqa: S308 (numbers and our own words)
-    )
 
 
 # -- keeping a page fresh -------------------------------------------------------------------------

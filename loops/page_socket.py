@@ -19,12 +19,10 @@ from django.utils import timezone
 from agents import access, audit
 from agents.access import Caller, Verdict
 from agents.hints import Hint, hub
-from agents.models import Agent
 from agents.sockets import NOT_ALLOWED, SESSION_ENDED, still_signed_in
 from loops import engine, live, words
 from loops.event_reader import Event, reader
 from loops.live import Row, Watch
-from loops.models import Loop
 
 JOIN_SECONDS = 0.05  # between two refreshes of one socket
 CHECK_SECONDS = 8.0  # between two looks whether the person may still see this
@@ -58,17 +56,15 @@ class LoopsPageConsumer(AsyncWebsocketConsumer):
 
     def _admit(self, name: str, only: str | None) -> bool:
         """May this person see the page? A refusal goes on the trail, as the page's own would."""
-        self.only: Loop | None = engine.loop_named(only) if only is not None else None
-        if only is not None and (self.only is None or self.only.agent.name != name):
-            verdict, self.only = Verdict.UNKNOWN, None
-        else:
-            self.agent: Agent | None = self.only.agent if self.only else access.agent_named(name)
-            verdict = self._verdict()
-        if verdict is not Verdict.ALLOWED:
-            audit.refused(self.caller.name, "socket", "events.listen", only or name, "No access.")
-            return False
-        self.watch = Watch(self.agent, self.caller.name, {self.only.pk} if self.only else set())
-        return True
+        self.only = engine.loop_named(only) if only is not None else None
+        found = access.agent_named(name) if only is None else self.only.agent if self.only else None
+        if found is not None and found.name == name:
+            self.agent = found
+            if self._verdict() is Verdict.ALLOWED:
+                self.watch = Watch(found, self.caller.name, {self.only.pk} if self.only else set())
+                return True
+        audit.refused(self.caller.name, "socket", "events.listen", only or name, "No access.")
+        return False
 
     def _verdict(self) -> Verdict:
         return engine.may_follow(self.caller, self.only) if self.only else access.use_agent(self.caller, self.agent)
@@ -146,11 +142,7 @@ class LoopsPageConsumer(AsyncWebsocketConsumer):
         """The code to close with; None while the socket may stay open."""
         if not still_signed_in(self.caller, self.scope.get("session")):
             return SESSION_ENDED
-        if self.only:
-            self.only = engine.loop_named(self.only.pk)
-            self.agent = self.only.agent if self.only else None
-        elif self.agent is not None:
-            self.agent = access.agent_named(self.agent.name)
+        self.agent.refresh_from_db()
         if self._verdict() is not Verdict.ALLOWED:
             return NOT_ALLOWED
         self.watch.agent = self.agent

@@ -22,10 +22,11 @@ from agents.pages import back, is_fragment, page
 from agents.refusals import Refused, unknown
 from loops import body, engine, listing, live, prose, words
 from loops.core.spec import Invalid
-from loops.forms import PATTERNS, LoopForm, outlook
+from loops.forms import LoopForm, outlook
 from loops.listing import STATUSES, Query
 from loops.live import Row, Watch
 from loops.models import Loop
+from loops.patterns import PATTERNS
 
 
 # -- the list -------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ _TAGS = {
     *("p", "br", "hr", "strong", "em", "s", "code", "pre", "blockquote", "ul", "ol", "li", "a", "h4", "h5", "h6"),
     *("table", "thead", "tbody", "tr", "th", "td"),
 }
-_HEADINGS_BELOW = 3  # a response stands under an h3 of the page
+_FIRST_HEADING = 4  # a response stands under an h3 of the page
 
 
 def render(text: str) -> SafeString:
@@ -43,7 +43,8 @@ def _reader() -> MarkdownIt:
 
 
 def _lower_headings(state: StateCore) -> None:
-    """Put the response's headings below those of the page, so that the outline stays true."""
-    for token in state.tokens:
-        if token.type in {"heading_open", "heading_close"}:
-            token.tag = f"h{min(6, int(token.tag[1]) + _HEADINGS_BELOW)}"
+    """Put the response's headings below those of the page, level by level, so that the outline has no gap."""
+    headings = [token for token in state.tokens if token.type in {"heading_open", "heading_close"}]
+    levels = sorted({token.tag for token in headings})
+    for token in headings:
+        token.tag = f"h{min(6, _FIRST_HEADING + levels.index(token.tag))}"

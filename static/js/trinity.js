@@ -155,7 +155,7 @@
   const POLL = 12000;
   const SILENCE = 25000; // the server says something every ten seconds
   const RETRY_ITSELF = [1006, 1011, 1012, 1013]; // closed so, the extension comes back on its own
-  const link = { wrapper: null, socket: null, open: false, met: false, paused: thisTab.get("paused") === "1", heard: new Date() };
+  const link = { wrapper: null, socket: null, open: false, speaks: false, met: false, paused: thisTab.get("paused") === "1", heard: new Date() };
 
   function view() {
     const ids = (selector) => all(selector).map((row) => row.id.slice("loop-".length));
@@ -181,7 +181,7 @@
 
   function backstop() {
     if (link.paused || document.hidden) return;
-    if (all("[data-active]").length || (find("#socket") && !link.open)) poll();
+    if (all("[data-active]").length || (find("#socket") && !link.speaks)) poll();
   }
 
   function catchUp() {
@@ -192,7 +192,7 @@
   function showLink() {
     const note = find("#connection");
     if (!note) return;
-    const state = link.paused ? "paused" : link.open ? "live" : "reconnecting";
+    const state = link.paused ? "paused" : link.speaks ? "live" : "reconnecting";
     const words = {
       paused: "Paused by you",
       live: "Live",
@@ -220,16 +220,18 @@
   const toLogin = () => location.assign(`/login/?next=${encodeURIComponent(location.pathname + location.search)}`);
 
   on("htmx:wsOpen", (event) => {
-    Object.assign(link, { wrapper: event.detail.socketWrapper, socket: event.detail.event.target, open: true, met: true, heard: new Date() });
-    showLink();
+    Object.assign(link, { wrapper: event.detail.socketWrapper, socket: event.detail.event.target, open: true, alive: Date.now() });
     greet(!link.paused);
   });
 
   on("htmx:wsBeforeMessage", (event) => {
-    const isBeat = !event.detail.message.startsWith("<");
+    const isBeat = !/^\s*</.test(event.detail.message);
+    link.alive = Date.now();
     if (!link.paused) link.heard = new Date();
     if (isBeat || link.paused) event.preventDefault();
-    if (isBeat) link.alive = Date.now();
+    if (link.speaks) return;
+    link.speaks = link.met = true;
+    showLink();
   });
 
   on("htmx:wsAfterMessage", settle);
@@ -237,7 +239,7 @@
   on("htmx:wsClose", (event) => {
     const closed = event.detail.event;
     if (link.socket && closed.target !== link.socket && link.open) return; // one that was replaced
-    link.open = false;
+    link.open = link.speaks = false;
     if (closed.code === 4401) return toLogin();
     if (closed.code === 4403) return location.reload();
     showLink();
@@ -245,8 +247,8 @@
   });
 
   function watchSilence() {
-    if (link.open && Date.now() - Math.max(link.alive || 0, link.heard) > SILENCE) {
-      link.open = false;
+    if (link.open && Date.now() - link.alive > SILENCE) {
+      link.open = link.speaks = false;
       showLink();
       link.wrapper.reconnect();
     }
@@ -303,6 +305,9 @@
 
   on("htmx:afterRequest", (event) => {
     if (event.target.id === "loop-form" && !event.detail.successful) startButton(false);
+    if (event.target.id !== "socket" || !event.detail.successful) return;
+    link.heard = new Date();
+    showLink();
   });
 
   on("htmx:configRequest", (event) => {
@@ -310,7 +315,7 @@
   });
 
   on("htmx:afterSwap", (event) => {
-    if (event.detail.target.id !== "run-panel") return;
+    if (!event.detail.target || event.detail.target.id !== "run-panel") return;
     const form = find("#loop-form");
     if (!form || find("#loop-errors")) return;
     restoreDraft(form);

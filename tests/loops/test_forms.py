@@ -8,7 +8,8 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from loops.core.spec import Invalid, parse
-from loops.forms import INITIAL, LABELS, PATTERNS, LoopForm, outlook
+from loops.forms import INITIAL, LABELS, LoopForm, outlook
+from loops.patterns import PATTERNS
 from tests.conftest import caller
 from tests.ledger import start
 

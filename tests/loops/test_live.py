@@ -12,8 +12,9 @@ from agents import keys, owner
 from agents.models import Execution
 from agents.worker import run_folder
 from loops import engine, listing, live
+from loops.charts import strip
 from loops.last_line import LONGEST, last_line
-from loops.live import Kept, Watch, news, rows_of, strip
+from loops.live import Kept, Watch, news, rows_of
 from loops.models import Loop
 from tests.conftest import caller, make_agent
 from tests.ledger import bad, claim, ok, play, start
@@ -135,7 +136,8 @@ def test_a_new_loop_comes_on_top_where_the_list_is_whole(cast, now):
     watch = watching(cast, newest=begin(cast, now).pk)
     added = [begin(cast, now).pk, begin(cast, now).pk]
     html, _ = news(watch, set(added), now)
-    assert re.findall(r'<li hx-swap-oob="afterbegin:#loops"><article class="loop" id="loop-(\w+)"', html) == added
+    on_top = r'<li hx-swap-oob="afterbegin:#loops">\s*<article class="loop"\s+id="loop-(\w+)"'
+    assert re.findall(on_top, html) == added
     assert watch.shown == set(added) and watch.newest == added[1]
     assert 'hx-swap-oob="morph"' in news(watch, set(added), now)[0]
 
@@ -161,7 +163,9 @@ def test_an_opened_row_is_sent_with_its_body(cast, now):
     assert "As stored" in html
 
 
-@pytest.mark.parametrize("view", [None, [], "x", {"shown": "abc", "open": [1, {}, "a\0"], "newest": 5}, {"newest": "\0"}])
+@pytest.mark.parametrize(
+    "view", [None, [], "x", {"shown": "abc", "open": [1, {}, "a\0"], "newest": 5}, {"newest": "\0"}]
+)
 def test_a_page_that_says_nonsense_shows_nothing(cast, view):
     watch = watching(cast)
     watch.look(view)

@@ -91,7 +91,9 @@ def run(cast, *results):
 
 
 # -- who gets in ------------------------------------------------------------------------------------
-@pytest.mark.parametrize(("who", "gets_in"), [("alice", True), ("bob", True), ("root", True), ("carol", False), ("dora", False)])
+@pytest.mark.parametrize(
+    ("who", "gets_in"), [("alice", True), ("bob", True), ("root", True), ("carol", False), ("dora", False)]
+)
 async def test_the_door_opens_for_whoever_may_see_the_page(cast, who, gets_in):
     found = await line(await cookie_of(getattr(cast, who)))
     assert (await found.connect(timeout=5))[0] is gets_in
@@ -99,7 +101,9 @@ async def test_the_door_opens_for_whoever_may_see_the_page(cast, who, gets_in):
     assert await sync(Audit.objects.filter(verdict="refused", through="socket").count)() == (0 if gets_in else 1)
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "null", "", "http://testserver.evil.example", "http://testserver:8001"])
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "", "http://testserver.evil.example", "http://testserver:8001"]
+)
 async def test_another_site_cannot_use_the_persons_session(cast, origin):
     found = await line(await cookie_of(cast.alice), origin=origin)
     assert not (await found.connect(timeout=5))[0]

@@ -39,7 +39,12 @@ def begin(cast, now, **body) -> Loop:
 def page(client: Client, path: str = TAB, status: int = 200) -> str:
     answer = client.get(path)
     assert answer.status_code == status, answer.content.decode()[:2000]
-    return answer.content.decode()
+    return flat(answer)
+
+
+def flat(answer) -> str:
+    """The page with every run of white space as one blank, so that no test depends on how a template is laid out."""
+    return re.sub(r"\s+", " ", answer.content.decode()).replace("> <", "><")
 
 
 def rows(html: str) -> list[str]:
@@ -288,7 +293,7 @@ def test_a_start_without_script_puts_the_new_row_on_top(cast, alice, now):
 
 def test_a_refused_start_keeps_what_was_typed_and_says_why_in_the_apis_words(alice):
     answer = alice.post(NEW, fields(message="mine <b>", max_runs="0", timeout_per_run="soon"))
-    html = answer.content.decode()
+    html = flat(answer)
     assert answer.status_code == 422 and not Loop.objects.exists()
     assert "Not started: 2 fields need a change" in html and "mine &lt;b&gt;" in html and 'value="soon"' in html
     assert '<a href="#max_runs">Max runs must be a whole number from 1 to 100</a>' in html
@@ -299,7 +304,7 @@ def test_a_refused_start_keeps_what_was_typed_and_says_why_in_the_apis_words(ali
 def test_a_timeout_above_the_agents_is_refused_beside_its_field(alice):
     answer = alice.post(NEW, fields(timeout_per_run="7200"))
     assert answer.status_code == 422
-    assert "Must be at most 3,600, the agent&#x27;s own limit" in answer.content.decode()
+    assert "Must be at most 3,600, the agent&#x27;s own limit" in flat(answer)
 
 
 def test_the_same_form_sent_twice_starts_one_loop(alice):
@@ -317,7 +322,7 @@ def test_an_agent_that_is_stopped_takes_no_loop_and_says_why(cast, alice, now):
     life.stop(cast.falcon, caller(cast.alice), now)
     assert 'aria-disabled="true"' in page(alice) and "Start the agent first" in page(alice)
     answer = alice.post(NEW, fields(message="kept"))
-    html = answer.content.decode()
+    html = flat(answer)
     assert answer.status_code == 409 and "kept" in html and "Not started" in html and not Loop.objects.exists()
 
 
@@ -325,7 +330,7 @@ def test_too_many_loops_are_refused_with_the_limit(cast, alice, now, settings):
     settings.TRINITY_MAX_ACTIVE_PER_AGENT = 1
     begin(cast, now)
     answer = alice.post(NEW, fields())
-    assert answer.status_code == 429 and "the most allowed" in answer.content.decode()
+    assert answer.status_code == 429 and "the most allowed" in flat(answer)
 
 
 def test_run_again_and_patterns_fill_the_form_in(cast, alice, now):
@@ -337,17 +342,17 @@ def test_run_again_and_patterns_fill_the_form_in(cast, alice, now):
 
 def test_the_outlook_is_worked_out_as_one_types(alice):
     answer = alice.post(TAB + "outlook/", fields(max_runs="20", delay_seconds="60"), headers={"HX-Request": "true"})
-    html = answer.content.decode()
+    html = flat(answer)
     assert html.strip().startswith('<aside id="loop-outlook"') and "At most 20 runs" in html
     assert 'work <mark class="slot">1</mark>' in html and not Loop.objects.exists()
 
 
 def test_with_the_script_the_form_opens_in_the_list_and_the_row_comes_back_alone(alice):
     script = {"HX-Request": "true"}
-    panel = alice.get(NEW, headers=script).content.decode()
+    panel = flat(alice.get(NEW, headers=script))
     assert panel.strip().startswith('<section class="section panel" id="run-panel"') and "hx-post" in panel
     answer = alice.post(NEW, fields(grows="1"), headers=script)
-    html, loop = answer.content.decode(), Loop.objects.get()
+    html, loop = flat(answer), Loop.objects.get()
     assert '<li hx-swap-oob="afterbegin:#loops"><article' in html and rows(html) == [loop.pk]
     assert f"Loop {loop.pk[-6:]} started." in html
     assert alice.post(NEW, fields(max_runs="8"), headers=script)["HX-Redirect"].startswith(TAB + "?open=")
@@ -375,7 +380,7 @@ def test_with_the_script_stop_answers_with_the_row_as_it_is_now(cast, alice, now
     loop = begin(cast, now)
     claim(cast.falcon, now)
     answer = alice.post(f"{TAB}{loop.pk}/stop/", {"opened": [loop.pk]}, headers={"HX-Request": "true"})
-    html = answer.content.decode()
+    html = flat(answer)
     assert html.startswith('<article hx-swap-oob="morph"') and "Finishing run 1" in html and "As stored" in html
     assert 'id="announcer"' in html
 
@@ -408,7 +413,7 @@ def test_every_page_of_a_loop_gives_the_same_verdict(cast, now, who, status):
         answer = client.get(path)
         assert answer.status_code == status, path
         if status != 200:
-            text = answer.content.decode()
+            text = flat(answer)
             assert not any(word in text for word in ("falcon", "alice", "secret message")), path
 
 
@@ -452,14 +457,16 @@ def test_the_history_of_a_deleted_agent_stays_readable_for_its_owner(cast, alice
 def test_a_poll_tells_only_of_loops_on_its_agent(cast, alice, now):
     mine, foreign = begin(cast, now), start(caller(cast.carol), make_agent(cast.carol, "kestrel"), now)
     view = f'{{"shown": ["{mine.pk}", "{foreign.pk}"], "open": ["{foreign.pk}"], "newest": ""}}'
-    html = alice.post(TAB + "state/", {"view": view}, headers={"HX-Request": "true"}).content.decode()
+    html = flat(alice.post(TAB + "state/", {"view": view}, headers={"HX-Request": "true"}))
     assert mine.pk in html and foreign.pk not in html
 
 
-@pytest.mark.parametrize("view", ["", "null", "[]", "{", '{"shown": 5, "open": {}, "newest": 7}', '{"shown": [1, null]}'])
+@pytest.mark.parametrize(
+    "view", ["", "null", "[]", "{", '{"shown": 5, "open": {}, "newest": 7}', '{"shown": [1, null]}']
+)
 def test_a_poll_with_nonsense_is_answered_all_the_same(alice, view):
     answer = alice.post(TAB + "state/", {"view": view}, headers={"HX-Request": "true"})
-    assert answer.status_code == 200 and 'id="agent-facts"' in answer.content.decode()
+    assert answer.status_code == 200 and 'id="agent-facts"' in flat(answer)
 
 
 def test_losing_access_makes_the_page_load_anew_to_say_why(cast, now):

@@ -22,7 +22,19 @@ def test_raw_html_is_shown_and_not_obeyed(hostile):
     assert hostile[:4] not in html and "&lt;" in html
 
 
-@pytest.mark.parametrize("target", ["javascript:alert(1)", "data:text/html,x", "vbscript:x", "/logout/", "../admin/", "//evil.example/x", "?a=b", "#main"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "javascript:alert(1)",
+        "data:text/html,x",
+        "vbscript:x",
+        "/logout/",
+        "../admin/",
+        "//evil.example/x",
+        "?a=b",
+        "#main",
+    ],
+)
 def test_a_link_that_is_no_plain_address_leads_nowhere(target):
     assert "href" not in render(f"[press here]({target})")
 
@@ -38,8 +50,10 @@ def test_no_image_is_fetched():
 
 
 def test_headings_stand_below_those_of_the_page():
-    html = render("# One\n\n#### Four")
-    assert "<h4>One</h4>" in html and "<h6>Four</h6>" in html
+    html = render("## Two\n\n#### Four\n\n##### Five\n\n###### Six")
+    assert [
+        f"<h{level}>{name}</h{level}>" in html for level, name in ((4, "Two"), (5, "Four"), (6, "Five"), (6, "Six"))
+    ] == [True] * 4
 
 
 def test_the_usual_markdown_is_rendered():
