@@ -85,6 +85,13 @@ def manage_agent(caller: Caller, agent: Agent | None) -> Verdict:
     return Verdict.ALLOWED if _owns(caller, agent) else Verdict.FORBIDDEN
 
 
+def remind_agent(caller: Caller, agent: Agent | None) -> Verdict:
+    """May the caller set, list and cancel this agent's reminders? The agent itself and no other, its owner and admins."""
+    if agent is not None and agent.deleted_at is None and caller.agent is not None and caller.agent.pk == agent.pk:
+        return Verdict.ALLOWED
+    return manage_agent(caller, agent)
+
+
 def follow_loop(caller: Caller, agent: Agent, starter_id: int | None, started_by_agent: bool) -> Verdict:
     """May the caller read and stop a loop on `agent`? Who may use the agent, and the person who started the loop.
 

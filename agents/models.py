@@ -1,4 +1,4 @@
-"""Rows of who works and who may ask: people, agents, shares, keys, the audit trail and the execution ledger.
+"""Rows of who works and who may ask: people, agents, shares, keys, the audit trail, the execution ledger and reminders.
 
 Only `agents.executions` changes an Execution's state; only `agents.agents` changes an Agent's life.
 """
@@ -230,6 +230,54 @@ class Execution(models.Model):
     @property
     def is_over(self) -> bool:
         return self.finished_at is not None
+
+
+class Reminder(models.Model):
+    """One turn that an agent wants later: fired once by the sweep, through the ledger. Only `agents.reminders` writes it."""
+
+    class Status(models.TextChoices):
+        PENDING = "pending"
+        FIRED = "fired"
+        CANCELLED = "cancelled"
+
+    id = models.CharField(primary_key=True, max_length=40, default=functools.partial(new_id, "rem"), editable=False)
+    agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="reminders")
+    status = models.CharField(max_length=10, choices=Status.choices, default=Status.PENDING)
+    set_by = models.CharField(max_length=160, help_text="A username, or agent:NAME.")
+    message = models.TextField()
+    model = models.CharField(max_length=200, blank=True)
+    timeout_seconds = models.PositiveIntegerField(null=True, help_text="Null: the agent's own, read at the claim.")
+    allowed_tools = models.JSONField(null=True)
+    fire_at = models.DateTimeField()
+    execution = models.OneToOneField(Execution, on_delete=models.PROTECT, null=True, related_name="reminder")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    fired_at = models.DateTimeField(null=True)
+    cancelled_at = models.DateTimeField(null=True)
+    cancelled_by = models.CharField(max_length=160, blank=True, help_text="Blank: its agent was deleted.")
+    idempotency_key = models.CharField(max_length=255, blank=True)
+    body_digest = models.CharField(max_length=64, blank=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(status="pending", fired_at=None, execution=None, cancelled_at=None)
+                | Q(status="fired", fired_at__isnull=False, execution__isnull=False, cancelled_at=None)
+                | Q(status="cancelled", fired_at=None, execution=None, cancelled_at__isnull=False),
+                name="reminder_status_means_its_times",
+            ),
+            models.UniqueConstraint(
+                fields=["set_by", "idempotency_key"], condition=~Q(idempotency_key=""), name="reminder_key_once"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["fire_at"], condition=Q(status="pending"), name="reminder_due"),
+            models.Index(fields=["agent"], condition=Q(status="pending"), name="reminder_pending"),
+            models.Index(fields=["agent", "-fire_at"], name="reminder_history"),
+            models.Index(fields=["agent", "created_at"], name="reminder_rate"),
+        ]
+
+    def __str__(self) -> str:
+        return self.id
 
 
 class Worker(models.Model):

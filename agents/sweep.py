@@ -14,7 +14,7 @@ from django.conf import settings
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
-from agents import executions, hints, owner, queue, worker
+from agents import executions, hints, owner, queue, reminders, worker
 from agents.db import released
 from agents.harness import process
 from agents.models import Execution, Worker
@@ -76,7 +76,13 @@ def bound_unwatched(now: datetime) -> None:
             process.bound_output(worker.run_folder(execution_id, attempt))
 
 
-FAST: tuple[Duty, ...] = (ring_lost_bells, reclaim_lost, bound_unwatched)
+FAST: tuple[Duty, ...] = (
+    ring_lost_bells,
+    reclaim_lost,
+    bound_unwatched,
+    reminders.cancel_of_deleted,
+    reminders.fire_due,
+)
 SLOW: tuple[Duty, ...] = (forget_dead_workers, end_orphans, clear_run_folders)
 
 

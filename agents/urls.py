@@ -2,7 +2,7 @@
 
 from django.urls import include, path
 
-from agents.api import access, agents, people, turns
+from agents.api import access, agents, people, reminders, turns
 from agents.api.openapi import Docs, Schema
 
 urlpatterns = [
@@ -22,6 +22,8 @@ urlpatterns = [
     path("api/agents/<str:name>/executions", turns.AgentExecutionsView.as_view()),
     path("api/agents/<str:name>/shares", access.SharesView.as_view()),
     path("api/agents/<str:name>/permissions", access.PermissionsView.as_view()),
+    path("api/agents/<str:name>/reminders", reminders.RemindersView.as_view()),
+    path("api/agents/<str:name>/reminders/<str:reminder_id>/cancel", reminders.CancelReminderView.as_view()),
     path("api/executions", turns.ExecutionsView.as_view()),
     path("api/executions/<str:execution_id>", turns.ExecutionView.as_view()),
     path("api/executions/<str:execution_id>/cancel", turns.CancelView.as_view()),

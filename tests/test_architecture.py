@@ -54,8 +54,9 @@ def test_the_import_contracts_hold():
              "loops/event_reader.py", "loops/event_socket.py", "loops/page_socket.py"},
         ),
         ({"rest_framework", "drf_spectacular"}, {"agents/rest.py", "agents/api/", "loops/api/", "agents/urls.py"}),
+        ({"mcp", "starlette"}, {"loops/api/mcp"}),
     ],
-    ids=["RQ", "Channels", "REST framework"],
+    ids=["RQ", "Channels", "REST framework", "MCP"],
 )  # fmt: skip
 def test_only_its_mouths_speak_to(library, mouths):
     speakers = {name for name, tree in sources() if imported(tree) & library}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -21,12 +22,19 @@ from agents import keys
 from agents.api.doors import NoSuchAddress
 from agents.api.openapi import Docs, document
 from agents.api.people import SignInRate
-from agents.models import Execution, Key, Worker
+from agents.models import Execution, Key, Reminder, Worker
 from loops.models import Loop, LoopRun
 from tests.conftest import caller
 from tests.ledger import ok, play, start
 
-THERE = {"name": "falcon", "loop_id": "loop_here", "run_number": 1, "execution_id": "exec_here", "key_id": 77}
+THERE = {
+    "name": "falcon",
+    "loop_id": "loop_here",
+    "run_number": 1,
+    "execution_id": "exec_here",
+    "key_id": 77,
+    "reminder_id": "rem_here",
+}
 
 
 def with_real_paths() -> dict[str, Any]:
@@ -65,6 +73,9 @@ def headers(request, cast, now, monkeypatch):
     Execution.objects.create(pk="exec_here", **turn)
     LoopRun.objects.create(
         loop_id="loop_here", run_number=1, execution_id="exec_here", status="running", started_at=now
+    )
+    Reminder.objects.create(
+        pk="rem_here", agent=cast.falcon, set_by="alice", message="m", fire_at=now + timedelta(days=1)
     )
     start(caller(cast.alice), cast.falcon, now)
     play(cast.falcon, now, ok("fine", cost="0.1"))

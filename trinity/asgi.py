@@ -1,4 +1,4 @@
-"""The door: HTTP to Django, WebSockets to the consumers after an origin check and sign-in."""
+"""The door: `/mcp` to the MCP server, all other HTTP to Django, WebSockets to the consumers after an origin check and sign-in."""
 
 import os
 
@@ -10,6 +10,7 @@ http = get_asgi_application()  # sets Django up, which the imports below need
 
 from channels.routing import ProtocolTypeRouter  # noqa: E402
 
+from loops.api.mcp_door import McpDoor  # noqa: E402
 from loops.routing import sockets  # noqa: E402
 
-application = ProtocolTypeRouter({"http": http, "websocket": sockets})
+application = ProtocolTypeRouter({"http": McpDoor(http), "websocket": sockets})

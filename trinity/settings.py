@@ -250,11 +250,20 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "{levelname} {name}: {message}", "style": "{"}},
+    "filters": {
+        # An installation that is starting is asked until it is whole; each no is not an error.
+        "not_health": {
+            "()": "django.utils.log.CallbackFilter",
+            "callback": lambda record: "/health" not in record.getMessage(),
+        },
+    },
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": "INFO"},
     "loggers": {
+        "django.request": {"handlers": ["console"], "level": "ERROR", "propagate": False, "filters": ["not_health"]},
         "django.server": {"handlers": ["console"], "level": "WARNING", "propagate": False},
         "daphne": {"handlers": ["console"], "level": "WARNING", "propagate": False},
+        "mcp": {"handlers": ["console"], "level": "WARNING", "propagate": False},
         "rq": {"handlers": ["console"], "level": "WARNING", "propagate": False},
     },
 }

@@ -1,17 +1,17 @@
-"""The admin of what was done: executions, the audit trail, workers. Read-only."""
+"""The admin of what was done: executions, reminders, the audit trail, workers. Read-only."""
 
 from __future__ import annotations
 
 from django.contrib import admin
 
 from agents.admin.lists import HistoryAdmin, by_word
-from agents.models import Audit, Execution, Worker
+from agents.models import Audit, Execution, Reminder, Worker
 
 THROUGH = ("rest", "mcp", "page", "command", "socket", "engine")
 ACTIONS = (
     *("loop.start", "loop.list", "loop.read", "loop.stop", "loop.change", "loop.end"),
     *("execution.read", "execution.cancel", "agent.change", "shares.change", "permissions.change"),
-    *("key.create", "key.delete", "events.listen"),
+    *("key.create", "key.delete", "events.listen", "reminder.create", "reminder.list", "reminder.cancel"),
 )
 
 
@@ -32,6 +32,16 @@ class ExecutionAdmin(HistoryAdmin):
     list_filter = ("state", "triggered_by", "created_at")
     search_fields = ("=id", "=loop_id", "agent__name__istartswith")
     deferred = ("message", "response", "error", "late_result", "variables", "usage", "allowed_tools")
+
+
+@admin.register(Reminder)
+class ReminderAdmin(HistoryAdmin):
+    list_display = ("id", "agent", "status", "fire_at", "set_by", "execution", "created_at")
+    list_select_related = ("agent", "execution")
+    list_filter = ("status", "fire_at")
+    search_fields = ("=id", "agent__name__istartswith")
+    deferred = ("message", "allowed_tools")
+    exclude = ("idempotency_key", "body_digest")
 
 
 @admin.register(Audit)

@@ -62,7 +62,7 @@ ALL_FILTERS = {"agent": matching(r"[A-Za-z0-9_-]{1,63}", "the name of an agent")
 
 
 # -- asking for a turn ----------------------------------------------------------------------------
-def _submit(caller: Caller, agent: Agent, given: Json, trigger: str) -> Execution:
+def submit(caller: Caller, agent: Agent, given: Json, trigger: str) -> Execution:
     """Put a turn in the agent's line. Raises Refused where the agent does not run or allows less time."""
     _check_against_agent(agent, given.get("timeout_seconds"))
     turn = NewTurn(
@@ -105,7 +105,7 @@ class TaskView(APIView):
     def post(self, request: Request, name: str) -> Response:
         caller, agent = doors.to_use(request, name, "execution.start")
         given = read_body(body_of(request), TASK)
-        return Response(answers.Receipt(_submit(caller, agent, given, Execution.Trigger.MANUAL)).data, status=202)
+        return Response(answers.Receipt(submit(caller, agent, given, Execution.Trigger.MANUAL)).data, status=202)
 
 
 class ChatView(APIView):
@@ -121,7 +121,7 @@ class ChatView(APIView):
         with released():
             caller, agent = doors.to_use(request, name, "execution.start")
             given = read_body(body_of(request), CHAT)
-            execution = _submit(caller, agent, given, Execution.Trigger.CHAT)
+            execution = submit(caller, agent, given, Execution.Trigger.CHAT)
         execution = _wait_until_over(execution, CHAT_WAITS)
         if not execution.is_over:
             return Response(answers.Receipt(execution).data, status=202)

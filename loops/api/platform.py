@@ -11,7 +11,7 @@ from rest_framework.views import APIView
 
 from agents import refusals
 from agents.access import Caller
-from agents.api import doors
+from agents.api import doors, idempotency
 from agents.api.inputs import DEFAULT_ROWS, cursor, limit, next_page, one_of, read_query
 from agents.api.openapi import operation
 from agents.ids import may_be_id
@@ -29,7 +29,6 @@ LIST = {
     "limit": limit(),
     "cursor": cursor(),
 }
-IDEMPOTENCY_KEY = "Idempotency-Key"
 
 
 def _spec(body: dict[str, Any]) -> MessageSpec:
@@ -39,27 +38,19 @@ def _spec(body: dict[str, Any]) -> MessageSpec:
         raise refusals.invalid(bad.errors, **bad.facts) from bad
 
 
-def _idempotency_key(request: Request) -> str | None:
-    """The header, checked; it belongs to the caller, and the same one starts the same loop for 24 hours."""
-    key = request.headers.get(IDEMPOTENCY_KEY)
-    if key is None or (1 <= len(key) <= 255 and key.isprintable()):
-        return key
-    raise refusals.invalid({IDEMPOTENCY_KEY: ["must be 1 to 255 printable characters"]})
-
-
 class LoopsView(APIView):
     @operation(
         "start_loop",
         "Start a loop; it runs on the server.",
         tag="loops",
         body=START,
-        headers={IDEMPOTENCY_KEY: {"type": "string", "minLength": 1, "maxLength": 255}},
+        headers={idempotency.HEADER: idempotency.SCHEMA},
         refuses=(403, 404, 409, 429),
         answers={202: status.Started},
     )
     def post(self, request: Request, name: str) -> Response:
         caller, agent = doors.to_use(request, name, "loop.start")
-        spec, key = _spec(body_of(request)), _idempotency_key(request)
+        spec, key = _spec(body_of(request)), idempotency.of(request)
         loop = engine.create_loop(caller, agent, spec, timezone.now(), idempotency_key=key)
         return Response(status.Started(loop).data, status=202)
 

@@ -125,6 +125,7 @@ def test_output_that_nobody_watches_is_bounded_once_the_worker_is_dead(turn, now
     assert (folder / "out").stat().st_blocks * 512 <= 33 << 20 and (folder / "out").stat().st_size == 40 << 20
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_duty_that_fails_does_not_keep_the_others_from_theirs(turn, bells, now, monkeypatch, caplog):
     def broken(now):
         raise OSError("out of order")
