@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from django.db.models import Q
 
 from agents import audit, refusals
-from agents.models import NAME_RULE, Agent, CallPermission, Execution, Share, User
+from agents.models import NAME_RULE, Agent, CallPermission, Execution, Key, Share, User
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -29,6 +29,11 @@ class Caller:
     def name(self) -> str:
         """As rows and audit call it: a username, or agent:NAME."""
         return f"agent:{self.agent.name}" if self.agent else self.user.username
+
+    @property
+    def identity(self) -> str:
+        """Who it is however it is called: names may be given again, row ids are not."""
+        return f"agent:{self.agent.pk}" if self.agent else f"user:{self.user.pk}"
 
     @property
     def is_person(self) -> bool:
@@ -83,6 +88,21 @@ def manage_agent(caller: Caller, agent: Agent | None) -> Verdict:
     if agent is None or caller.is_client or agent.deleted_at is not None:
         return Verdict.UNKNOWN
     return Verdict.ALLOWED if _owns(caller, agent) else Verdict.FORBIDDEN
+
+
+def end_key(caller: Caller, key: Key | None) -> Verdict:
+    """May the caller end this key? Who made it, who manages the agent that it is bound to, admins; no agent and no client."""
+    if not caller.is_person or caller.is_client:
+        return Verdict.FORBIDDEN
+    if key is None:
+        return Verdict.UNKNOWN
+    manages = key.agent is not None and manage_agent(caller, key.agent) is Verdict.ALLOWED
+    return Verdict.ALLOWED if caller.is_admin or key.user_id == caller.user.pk or manages else Verdict.FORBIDDEN
+
+
+def hold_keys(caller: Caller) -> Verdict:
+    """May the caller see and make keys of their own? Platform users; agents and clients manage no keys."""
+    return Verdict.ALLOWED if caller.is_person and not caller.is_client else Verdict.FORBIDDEN
 
 
 def remind_agent(caller: Caller, agent: Agent | None) -> Verdict:

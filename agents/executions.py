@@ -15,7 +15,7 @@ from typing import Protocol
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, F
+from django.db.models import F
 from django.utils.module_loading import import_string
 
 from agents import queue, sql
@@ -57,7 +57,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A turn that is over, as an observer is told of it. `cut_off` = a person ended it; `began` False = it never ran."""
+    """A turn that is over, as an observer is told of it. `cut_off` = a person ended it."""
 
     execution_id: str
     loop_id: str
@@ -67,14 +67,16 @@ class Ended:
     cost: Decimal | None
     duration_ms: int | None
     cut_off: bool
-    began: bool = True
 
 
 class Observer(Protocol):
     """Who is told of a turn's life, inside the transaction that changes it and with the agent locked."""
 
     def claimed(self, execution: Execution, now: datetime) -> None:
-        """A slot has begun with it (again, after its host had vanished)."""
+        """A slot has begun with it."""
+
+    def put_back(self, execution: Execution, agent: Agent, now: datetime) -> None:
+        """Its host has vanished, and it waits in the line again."""
 
     def finished(self, ended: Ended, agent: Agent, now: datetime, starts_now: bool) -> NewTurn | None:
         """It is over. A turn that is returned is put on the ledger: running in the same slot if `starts_now`, else queued."""
@@ -217,6 +219,7 @@ def finish(turn: Turn, result: Result, owner: str, now: datetime, *, keep_slot: 
     Returns the turn that this slot runs next, if any. A result whose fence has moved on changes nothing but `late_result`.
     """
     execution = _closed(turn, result, now)
+    failpoint("finish.begun")
     with transaction.atomic():
         agent = sql.lock_agent(execution.agent_id)
         if not (sql.close_execution(execution, turn.fence) or _close_cancelled(execution, turn.fence)):
@@ -297,7 +300,7 @@ def _keep_late(execution: Execution, fence: int) -> None:
     Execution.objects.filter(pk=execution.pk, late_result="").exclude(**own).update(late_result=said)
 
 
-def _tell(execution: Execution, agent: Agent, now: datetime, starts_now: bool, began: bool = True) -> NewTurn | None:
+def _tell(execution: Execution, agent: Agent, now: datetime, starts_now: bool) -> NewTurn | None:
     observer = _observer(execution.triggered_by)
     if observer is None:
         return None
@@ -310,7 +313,6 @@ def _tell(execution: Execution, agent: Agent, now: datetime, starts_now: bool, b
         cost=execution.cost,
         duration_ms=execution.duration_ms,
         cut_off=bool(execution.cancelled_by),
-        began=began,
     )
     return observer.finished(ended, agent, now, starts_now)
 
@@ -365,7 +367,7 @@ def cancel_locked(execution: Execution, agent: Agent, by: str, now: datetime) ->
     execution.state, execution.cancelled_by, execution.finished_at = State.CANCELLED, by, now
     execution.error = f"Cancelled by {by} before it began."
     execution.save(update_fields=["state", "cancelled_by", "finished_at", "error"])
-    follower = _tell(execution, agent, now, starts_now=False, began=False)
+    follower = _tell(execution, agent, now, starts_now=False)
     if follower is not None:
         submit(follower, now)
     return "cancelled"
@@ -379,54 +381,54 @@ def reclaim_lost(living_hosts: set[str], now: datetime) -> int:
     """
     count = 0
     overdue = Execution.objects.filter(state=State.RUNNING, lease_until__lt=now).values_list(
-        "id", "owner", "fence", "attempt", "agent_id"
+        "id", "owner", "fence", "agent_id"
     )
-    for execution_id, owner, fence, attempt, agent_id in overdue[:200]:
-        if owner.partition("/")[0] in living_hosts:
-            continue
-        with transaction.atomic():
-            sql.lock_agent(agent_id)
-            if attempt >= settings.TRINITY_MAX_ATTEMPTS:
-                _fail_lost(execution_id, fence, now)
-                continue
-            count += Execution.objects.filter(pk=execution_id, fence=fence, state=State.RUNNING).update(
-                state=State.QUEUED, owner="", lease_until=None
-            )
-            queue.ring_after_commit(execution_id)
+    for execution_id, owner, fence, agent_id in overdue[:200]:
+        if owner.partition("/")[0] not in living_hosts:
+            with transaction.atomic():
+                count += _put_back(execution_id, fence, sql.lock_agent(agent_id), now)
     return count
+
+
+def _put_back(execution_id: str, fence: int, agent: Agent, now: datetime) -> int:
+    """Queue a lost turn again; one that was cut off, whose agent is gone, or that was lost too often is closed instead."""
+    execution = Execution.objects.filter(pk=execution_id, fence=fence, state=State.RUNNING).first()
+    if execution is None:
+        return 0
+    if execution.cancelled_by or agent.deleted_at or execution.attempt >= settings.TRINITY_MAX_ATTEMPTS:
+        _fail_lost(execution, agent, now)
+        return 0
+    execution.state, execution.owner, execution.lease_until = State.QUEUED, "", None
+    execution.save(update_fields=["state", "owner", "lease_until"])
+    if observer := _observer(execution.triggered_by):
+        observer.put_back(execution, agent, now)
+    queue.ring_after_commit(execution_id)
+    return 1
 
 
 LOST = "The turn was lost: its process vanished without a recorded end, {attempts} times."
 
 
-def _fail_lost(execution_id: str, fence: int, now: datetime) -> None:
-    execution = Execution.objects.select_related("agent").get(pk=execution_id)
-    turn = Turn(execution, execution.agent, fence, execution.attempt)
+def _fail_lost(execution: Execution, agent: Agent, now: datetime) -> None:
+    turn = Turn(execution, agent, execution.fence, execution.attempt)
     finish(turn, Result(succeeded=False, error=LOST.format(attempts=execution.attempt)), "", now, keep_slot=False)
 
 
 def unheard(older_than: datetime, limit: int) -> list[str]:
     """Queued turns whose bell seems lost: they have waited a while though their agent runs and has a free slot.
 
-    At most as many of each agent as it has free slots, oldest first.
+    At most as many of each agent as it has free slots, oldest first, so that a long line hides nobody else's.
     """
-    waiting = (
-        Execution.objects.filter(state=State.QUEUED, created_at__lt=older_than, agent__status=Agent.Status.RUNNING)
-        .order_by("agent", "id")
-        .values_list("id", "agent_id", "agent__max_parallel_tasks")[:2000]
-    )
-    taken = dict(_slots_taken({agent for _, agent, _ in waiting}))
+    agents = Agent.objects.living().filter(status=Agent.Status.RUNNING, executions__state=State.QUEUED).distinct()
     found: list[str] = []
-    for execution_id, agent_id, most in waiting:
-        if taken.get(agent_id, 0) < most:
-            taken[agent_id] = taken.get(agent_id, 0) + 1
-            found.append(execution_id)
+    for agent_id, most in agents.order_by("pk").values_list("pk", "max_parallel_tasks"):
+        free = most - Execution.objects.filter(agent=agent_id, state=State.RUNNING).count()
+        if free > 0:
+            line = Execution.objects.filter(agent=agent_id, state=State.QUEUED).order_by("pk")
+            found += [pk for pk, born in line.values_list("pk", "created_at")[:free] if born < older_than]
+        if len(found) >= limit:
+            break
     return found[:limit]
-
-
-def _slots_taken(agents: set[int]) -> list[tuple[int, int]]:
-    rows = Execution.objects.filter(agent__in=agents, state=State.RUNNING).values_list("agent").annotate(Count("id"))
-    return list(rows)
 
 
 def over_among(ids: list[str]) -> set[str]:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import Error, connection
 from django.utils import timezone
 
 from agents import owner, queue
@@ -19,7 +19,7 @@ def report() -> tuple[bool, dict[str, Any]]:
         connection.ensure_connection()
         workers = _living_workers()
         database = True
-    except DatabaseError:
+    except Error:
         workers, database = 0, False
     redis = queue.answers()
     whole = database and redis and workers > 0

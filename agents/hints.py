@@ -26,6 +26,9 @@ GROUP = "hints"
 BEAT = "beat"
 EVERYTHING: Hint = {"what": "everything"}
 SILENCE_SECONDS = 4.0
+SEND_SECONDS = 2.0
+MOST_PENDING = 1_000
+COMPLAIN_SECONDS = 10.0
 
 
 # -- speaking: from any thread of any process -------------------------------------------------------
@@ -34,17 +37,31 @@ class _Publisher:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
+        self.complained: float | None = None
+        self.pending = 0  # a rough count: a hint more or less is none the worse
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, name="hints", daemon=True).start()
 
     def send(self, hint: Hint) -> None:
-        asyncio.run_coroutine_threadsafe(self._send(hint), self.loop)
+        """Send it from the loop's thread; drop it where so many wait that Redis must be hanging."""
+        if self.pending < MOST_PENDING:
+            self.pending += 1
+            asyncio.run_coroutine_threadsafe(self._send(hint), self.loop)
 
     async def _send(self, hint: Hint) -> None:
         try:
-            await get_channel_layer().group_send(GROUP, {"type": "hint", **hint})
+            await asyncio.wait_for(get_channel_layer().group_send(GROUP, {"type": "hint", **hint}), SEND_SECONDS)
         except Exception as away:  # whatever the layer's client raises, a lost hint must not fail the work
-            log.warning("a hint was lost: %s", away)
+            self._complain(str(away) or type(away).__name__)
+        finally:
+            self.pending -= 1
+
+    def _complain(self, why: str) -> None:
+        """Say it once in a while: a Redis that is away loses many hints."""
+        now = self.loop.time()
+        if self.complained is None or now > self.complained + COMPLAIN_SECONDS:
+            self.complained = now
+            log.warning("hints are lost: %s", why)
 
 
 _publisher: _Publisher | None = None

@@ -1,6 +1,6 @@
-"""Rows of who works and who may ask: people, agents, shares, keys, the audit trail, the execution ledger and reminders.
+"""Rows of who works and who may ask: people, agents, shares, keys, failed sign-ins, the trail, the ledger and reminders.
 
-Only `agents.executions` changes an Execution's state; only `agents.agents` changes an Agent's life.
+Only `agents.executions` changes an Execution's state; only `agents.life` changes an Agent's life.
 """
 
 from __future__ import annotations
@@ -138,9 +138,26 @@ class Key(models.Model):
     expires_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, editable=False)
     revoked_at = models.DateTimeField(null=True, editable=False)
+    once = models.CharField(max_length=32, blank=True, editable=False, help_text="The form that made it, sent once.")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["user", "once"], condition=~Q(once=""), name="key_of_a_form_once")
+        ]
 
     def __str__(self) -> str:
         return self.name
+
+
+class FailedSignIn(models.Model):
+    """One wrong password for one name from one address, kept as long as it counts. Only `agents.signing_in` writes it."""
+
+    digest = models.CharField(max_length=64, help_text="Of address and name; neither can be read from it.")
+    at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["digest", "at"], name="failed_sign_in_of")]
+        verbose_name = "failed sign-in"
 
 
 class Execution(models.Model):
@@ -313,6 +330,13 @@ class Audit(models.Model):
 
     class Meta:
         verbose_name_plural = "audit trail"
+        indexes = [  # one per filter of its page, in the page's order
+            models.Index(fields=["actor", "-id"], name="audit_by_actor"),
+            models.Index(fields=["action", "-id"], name="audit_by_action"),
+            models.Index(fields=["target", "-id"], name="audit_by_target"),
+            models.Index(fields=["through", "-id"], name="audit_by_through"),
+            models.Index(fields=["verdict", "-id"], name="audit_by_verdict"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.actor} {self.action} {self.target}: {self.verdict}"

@@ -9,19 +9,13 @@ from functools import cache
 from django.conf import settings
 
 from agents.harness import process
+from agents.once import made_once
 
 
 @cache
 def host() -> str:
     """This host's name on the ledger: made once for the data folder, which belongs to one host."""
-    file = settings.TRINITY_DATA / "host_id"
-    try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-    except FileExistsError:
-        return file.read_text().strip()
-    with os.fdopen(descriptor, "w") as handle:
-        handle.write(secrets.token_hex(6))
-    return file.read_text().strip()
+    return made_once(settings.TRINITY_DATA / "host_id", lambda: secrets.token_hex(6), 0o644)
 
 
 def me() -> str:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import wraps
-from typing import cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 from django.contrib import messages
+from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView, LogoutView, redirect_to_login
-from django.db.models import Count, Max, Q, Sum
+from django.db.models import Count, OuterRef, Q, Subquery, Sum
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -23,9 +24,10 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
 from agents import access, hints, life
-from agents.access import Caller
+from agents.access import Caller, Verdict
 from agents.models import Agent, Execution
 from agents.refusals import Refused
+from agents.signing_in import BoundedSignIn
 
 View = Callable[..., HttpResponse]
 THROUGH = "page"
@@ -72,7 +74,7 @@ def _own_path(request: HttpRequest, url: str) -> str:
     if not url_has_allowed_host_and_scheme(url, {request.get_host()}):
         return reverse("page-home")
     parts = urlsplit(url)
-    return parts.path + (f"?{parts.query}" if parts.query else "")
+    return "/" + parts.path.lstrip("/") + (f"?{parts.query}" if parts.query else "")
 
 
 def _refused(request: HttpRequest, refusal: Refused) -> HttpResponse:
@@ -85,7 +87,16 @@ def _refused(request: HttpRequest, refusal: Refused) -> HttpResponse:
 # -- signing in and out ---------------------------------------------------------------------------
 class LogIn(LoginView):
     template_name = "agents/login.html"
+    authentication_form = BoundedSignIn
     redirect_authenticated_user = True
+
+    def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
+        """The page again; 429 where too many passwords were wrong."""
+        response = super().form_invalid(form)
+        if isinstance(form, BoundedSignIn) and form.refused:
+            response.status_code = form.refused.status
+            response.headers["Retry-After"] = str(form.refused.retry_after)
+        return response
 
 
 class LogOut(LogoutView):
@@ -134,7 +145,7 @@ def figures_of(agents: list[int], now: datetime) -> dict[int, Figures]:
     """The figures of these agents in three queries."""
     loops = {row["pk"]: row for row in _active_loops(agents)}
     today = {row["agent"]: row for row in _spent_today(agents, now)}
-    lately = {row["agent"]: row for row in _turns(agents)}
+    lately = {row["pk"]: row for row in _turns(agents)}
     return {pk: _figures(loops.get(pk, {}), today.get(pk, {}), lately.get(pk, {})) for pk in agents}
 
 
@@ -165,15 +176,27 @@ def _spent_today(agents: list[int], now: datetime):
 
 
 def _turns(agents: list[int]):
-    rows = Execution.objects.filter(agent__in=agents).values("agent")
-    last = Max(Coalesce("finished_at", "started_at", "created_at"))
-    return rows.annotate(slots=Count("id", filter=Q(state="running")), last=last)
+    """Slots in use, and when the newest turn last moved: by two indexes, neither of which reads the history."""
+    ours = Execution.objects.filter(agent=OuterRef("pk"))
+    newest = (
+        ours.order_by("-pk").annotate(moved=Coalesce("finished_at", "started_at", "created_at")).values("moved")[:1]
+    )
+    running = ours.filter(state="running").order_by().values("agent").annotate(many=Count("pk")).values("many")
+    rows = Agent.objects.filter(pk__in=agents).annotate(last=Subquery(newest), slots=Coalesce(Subquery(running), 0))
+    return rows.values("pk", "last", "slots")
 
 
 @page
 def agent_page(request: HttpRequest, caller: Caller, name: str) -> HttpResponse:
     """The agent's own address; its loops are all there is to see of it for now."""
     return redirect("page-loops", name=name)
+
+
+def head_facts(agent: Agent, caller: Caller, now: datetime) -> dict[str, Any]:
+    """What the head of an agent's page shows."""
+    manages = access.manage_agent(caller, agent) is Verdict.ALLOWED
+    figures = figures_of([agent.pk], now)[agent.pk]
+    return {"agent": agent, "viewer": caller.user, "figures": figures, "manages": manages, "now": now}
 
 
 # -- start and stop -------------------------------------------------------------------------------
@@ -197,10 +220,10 @@ def agent_stop(request: HttpRequest, caller: Caller, name: str) -> HttpResponse:
     return back(request)
 
 
-def managed(caller: Caller, name: str) -> Agent:
-    """The agent of this name, which the caller may start and stop. Raises Refused."""
+def managed(caller: Caller, name: str, action: str = "agent.change") -> Agent:
+    """The agent of this name, which the caller owns or administers. Raises Refused."""
     agent = access.agent_named(name)
-    access.demand(access.manage_agent(caller, agent), caller, "agent.change", name, "Agent")
+    access.demand(access.manage_agent(caller, agent), caller, action, name, "Agent")
     return cast(Agent, agent)
 
 

@@ -14,7 +14,7 @@ from django.http import HttpRequest
 
 from agents import keys
 from agents.access import Caller
-from agents.models import Key, User
+from agents.models import User
 
 Scope = dict[str, Any]
 App = Callable[[Scope, Any, Any], Awaitable[None]]
@@ -69,9 +69,4 @@ def still_signed_in(caller: Caller, session: Any) -> bool:
         request = HttpRequest()
         request.session = session.__class__(session.session_key)
         return bool(get_user(request).is_authenticated)
-    if caller.execution is not None:
-        caller.execution.refresh_from_db(fields=["state"])
-        return caller.execution.state == "running"
-    if caller.key_id is None:
-        return False
-    return Key.objects.filter(pk=caller.key_id, revoked_at=None, user__is_active=True).exists()
+    return keys.is_alive(caller)

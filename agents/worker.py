@@ -34,6 +34,7 @@ from agents.harness import process, registry
 from agents.harness.contract import Order, Result
 from agents.harness.environment import clean_environment
 from agents.models import Worker
+from agents.slots import Slots
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ class Desk:
     def __init__(self, slots: int) -> None:
         self.owner = owner.me()
         self.slots = slots
-        self.free = threading.BoundedSemaphore(slots)
+        self.free = Slots(slots)
         self.leaving = threading.Event()
         self._pool = ThreadPoolExecutor(slots, thread_name_prefix="slot")
         self._held: set[Hold] = set()  # what a slot of this process is busy with
@@ -198,7 +199,7 @@ class Desk:
 
     def _take(self, execution_id: str, fence: int, holder: str, now: datetime) -> bool:
         """Raise the fence of a turn and give it to a slot; False where no slot is free."""
-        if not self.free.acquire(blocking=False):
+        if not self.free.take():
             return False
         turn = None
         try:
@@ -369,22 +370,35 @@ class BellWorker(SimpleWorker):
         """Leave the signals to `run_worker`, which knows what to do with them between two of these."""
 
     def dequeue_job_and_maintain_ttl(self, timeout: int | None, max_idle_time: int | None = None) -> Any:
-        """A slot first, a bell second: nothing waits in this process' memory."""
-        self.desk.free.acquire()
-        found = None
-        try:
-            found = super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
-        finally:
-            if found is None:
-                self.desk.free.release()
-        return found
+        """A slot first, a bell second: nothing waits in this process' memory.
+
+        Where the slot was taken for an adoption meanwhile, the bell goes back to the others.
+        """
+        while True:
+            self.desk.free.listen()
+            found, kept = None, False
+            try:
+                found = super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
+            finally:
+                kept = self.desk.free.heard()
+                if kept and found is None:
+                    self.desk.free.release()
+            if kept or found is None:
+                return found
+            self._forget(*found)
+            queue.ring(found[0].id)
 
     def execute_job(self, job: Job, queue: Queue) -> None:
+        try:
+            self._forget(job, queue)
+        finally:
+            self.desk.answer(job.id)  # gives the slot back too, whatever has become of Redis
+
+    def _forget(self, job: Job, queue: Queue) -> None:
         with self.connection.pipeline() as pipeline:
             pipeline.lrem(queue.intermediate_queue_key, 1, job.id)
             pipeline.delete(job.key)
             pipeline.execute()
-        self.desk.answer(job.id)
 
 
 def run_worker(slots: int) -> None:

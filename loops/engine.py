@@ -14,13 +14,14 @@ from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
+from django.db.models.functions import Coalesce
 
 from agents import access, audit, executions, hints, refusals, sql
 from agents.access import Caller
 from agents.executions import Ended, NewTurn
 from agents.failpoint import failpoint
 from agents.ids import may_be_id, new_id
-from agents.models import Agent, Execution
+from agents.models import Agent, Execution, User
 from loops import sql as loop_sql
 from loops.core import facts as core
 from loops.core import prompt
@@ -128,11 +129,15 @@ def create_loop(
             if idempotency_key is not None and (earlier := _earlier(caller, idempotency_key, digest)):
                 return earlier
             locked = sql.lock_agent(agent.pk)
+            # Looked up again: who came first with this key may have held the lock until now.
+            if idempotency_key is not None and (earlier := _earlier(caller, idempotency_key, digest)):
+                return earlier
+            User.objects.select_for_update(no_key=True).get(pk=caller.user.pk)  # after the agent's, always
             _check_start(caller, locked, spec, now)
             loop = _insert_loop(caller, locked, spec, now)
             if idempotency_key is not None:
                 StartKey.objects.create(
-                    caller=caller.name, key=idempotency_key, body_digest=digest, loop=loop, created_at=now
+                    caller=caller.identity, key=idempotency_key, body_digest=digest, loop=loop, created_at=now
                 )
             audit.allowed(caller.name, caller.through, "loop.start", loop.pk)
             return loop
@@ -148,13 +153,13 @@ def create_loop(
 
 
 def _digest(agent: Agent, spec: MessageSpec) -> str:
-    fields = {name: str(getattr(spec, name)) for name in MessageSpec.__dataclass_fields__}
+    fields = {name: repr(getattr(spec, name)) for name in MessageSpec.__dataclass_fields__}  # None is not "None"
     return hashlib.sha256(json.dumps([agent.pk, fields], sort_keys=True).encode()).hexdigest()
 
 
 def _earlier(caller: Caller, key: str, digest: str) -> Loop | None:
     """The loop that this key has started; refused where it came with another body."""
-    used = StartKey.objects.select_related("loop__agent").filter(caller=caller.name, key=key).first()
+    used = StartKey.objects.select_related("loop__agent").filter(caller=caller.identity, key=key).first()
     if used is None:
         return None
     if used.body_digest != digest:
@@ -163,7 +168,7 @@ def _earlier(caller: Caller, key: str, digest: str) -> Loop | None:
 
 
 def _check_start(caller: Caller, agent: Agent, spec: MessageSpec, now: datetime) -> None:
-    """The rules that need the agent and the other loops; under the agent's lock, so that no two starts pass the same limit."""
+    """The rules that need the agent and the other loops; under both locks, so that no two starts pass the same limit."""
     if agent.deleted_at is not None:
         raise refusals.unknown("Agent")
     try:
@@ -264,12 +269,22 @@ class LoopObserver:
     def claimed(self, execution: Execution, now: datetime) -> None:
         """A run begins; the first one starts the loop's clock."""
         loop = loop_sql.loop_of_turn(execution.loop_id, execution.pk)
-        if loop.run_status != RunStatus.WAITING:
-            return  # repeated after its host had vanished: the same run goes on
         change = _Change.of(loop, now)
-        LoopRun.objects.filter(pk=loop.run_id).update(status=RunStatus.RUNNING, started_at=now)
+        begun = Coalesce(
+            "started_at", now
+        )  # a run that is repeated after its host had vanished began when it first did
+        LoopRun.objects.filter(pk=loop.run_id).update(status=RunStatus.RUNNING, started_at=begun)
         failpoint("claim.run")
         _begin_run(change, loop.run_number, execution.pk)
+        change.save()
+
+    def put_back(self, execution: Execution, agent: Agent, now: datetime) -> None:
+        """The run waits again, to be repeated under its number; so Stop, deadline and a stopped agent act on it at once."""
+        loop = loop_sql.loop_of_turn(execution.loop_id, execution.pk)
+        change = _Change.of(loop, now)
+        LoopRun.objects.filter(pk=loop.run_id).update(status=RunStatus.WAITING)
+        loop.waiting_for = _queue_reason(agent) or WaitingFor.CAPACITY
+        change.events.append(_waiting_event(loop))
         change.save()
 
     def finished(self, ended: Ended, agent: Agent, now: datetime, starts_now: bool) -> NewTurn | None:
@@ -286,6 +301,8 @@ class LoopObserver:
             cut_off=ended.cut_off,
         )
         change = _Change.of(loop, now)
+        if loop.run_status == RunStatus.WAITING:  # cut off before a slot had it: a run that began and failed at once
+            _begin_run(change, loop.run_number, ended.execution_id)
         _close_run(change, ended, outcome)
         failpoint("finish.run")
         counted = core.after(facts_of(loop), outcome)

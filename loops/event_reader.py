@@ -12,9 +12,12 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import reduce
+from operator import or_
 
 from channels.db import database_sync_to_async
-from django.db import DatabaseError
+from django.db import Error as DatabaseError
+from django.db.models import Q
 from django.utils import timezone
 
 from agents.hints import EVERYTHING, Hint, hub, runs_here
@@ -48,7 +51,7 @@ class EventReader:
         self._marked: set[str] = set()
         self._everything = False
         self._woken = asyncio.Event()
-        self._seen: dict[str, int] = {}
+        self._seen: dict[str, tuple[int, datetime]] = {}
         self._since = timezone.now()
         self._task: asyncio.Task[None] | None = None
 
@@ -88,7 +91,8 @@ class EventReader:
                 events = await database_sync_to_async(self._news)(loops)
             except DatabaseError as away:
                 log.warning("events cannot be read yet: %s", away)
-                self._everything = True
+                self._marked |= marked
+                self._everything |= loops is None
                 self._woken.set()
                 await asyncio.sleep(1)
                 continue
@@ -98,19 +102,29 @@ class EventReader:
 
     def _news(self, loops: set[str] | None) -> list[Event]:
         """Events not yet told, oldest first within a loop; of these loops, or of all that happened lately."""
-        now = timezone.now()
-        rows = LoopEvent.objects.filter(created_at__gte=self._since)
-        rows = rows.filter(created_at__gte=now - OVERLAP) if loops is None else rows.filter(loop__in=loops)
+        rows = LoopEvent.objects.filter(created_at__gt=self._since)
+        if loops is None:
+            rows = rows.filter(created_at__gte=timezone.now() - OVERLAP)
+        else:
+            rows = rows.filter(reduce(or_, (Q(loop=one, version__gt=self._told(one)) for one in loops), Q(pk=None)))
         found = []
         for row in rows.select_related("loop__agent").only(*_COLUMNS).order_by("loop_id", "version"):
-            if row.version > self._seen.get(row.loop_id, 0):
-                self._seen[row.loop_id] = row.version
+            if row.version > self._told(row.loop_id):
+                self._seen.pop(
+                    row.loop_id, None
+                )  # in again at the end: what was least lately told of is forgotten first
+                self._seen[row.loop_id] = (row.version, row.created_at)
                 found.append(Event(row.loop_id, row.loop.agent_id, row.version, _wire(row)))
-        while (
-            len(self._seen) > MOST_REMEMBERED
-        ):  # oldest first: a loop that was told of long ago is over or will be told from its row
-            self._seen.pop(next(iter(self._seen)))
+        while len(self._seen) > MOST_REMEMBERED:
+            _, told_at = self._seen.pop(next(iter(self._seen)))
+            self._since = max(
+                self._since, told_at
+            )  # so that a loop that was forgotten is not told of from its beginning
         return found
+
+    def _told(self, loop_id: str) -> int:
+        """The version up to which a loop has been told of."""
+        return self._seen[loop_id][0] if loop_id in self._seen else 0
 
 
 _COLUMNS = ("loop_id", "version", "type", "data", "created_at", "loop__agent__name")

@@ -15,6 +15,7 @@ from agents.hints import Hint, hub
 from agents.models import Agent
 from agents.sockets import NOT_ALLOWED, SESSION_ENDED, still_signed_in
 from loops.event_reader import Event, reader
+from loops.sockets import keep_serving
 
 CHECK_SECONDS = 5.0  # between two looks whether the listener may still hear
 
@@ -36,7 +37,7 @@ class EventsConsumer(AsyncWebsocketConsumer):
         await reader.listen(self._hear)
         hub.watch(self._mark)
         await self.accept()
-        self.task = asyncio.create_task(self._serve())
+        self.task = asyncio.create_task(keep_serving(self, self._serve))
 
     def _admit(self, name: str | None) -> bool:
         """May this caller listen, to this agent or at all? A refusal goes on the trail."""
@@ -68,14 +69,15 @@ class EventsConsumer(AsyncWebsocketConsumer):
         checked = clock()
         while True:
             try:
-                await asyncio.wait_for(self.woken.wait(), CHECK_SECONDS)
+                await asyncio.wait_for(self.woken.wait(), 0 if self.stale else CHECK_SECONDS)
             except TimeoutError:
                 self.stale = True
             self.woken.clear()
             if self.stale or clock() - checked > CHECK_SECONDS:
-                self.stale, checked = False, clock()
+                self.stale = True  # until it has been looked at
                 if (code := await database_sync_to_async(self._standing)()) is not None:
                     return await self.close(code)
+                self.stale, checked = False, clock()
             events, self.waiting = self.waiting, []
             for event in events:
                 if event.agent_id in self.agents:

@@ -11,16 +11,14 @@ from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from threading import Lock
-from typing import Any, Generic, TypeVar
 
 from django.template.loader import render_to_string
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from agents import access
-from agents.access import Caller, Verdict
+from agents.access import Caller
 from agents.models import Agent, Execution
-from agents.pages import figures_of
+from agents.pages import head_facts
 from loops import body, charts, listing, words
 from loops.core.words import RunStatus, WaitingFor
 from loops.last_line import last_line
@@ -32,31 +30,32 @@ STILL_SECONDS = 60
 NAME = 120  # characters of the message's first line that name a loop
 MOST_SPOKEN = 3  # turning points that are spoken one by one
 
-T = TypeVar("T")
+KEPT_CHARACTERS = 16 << 20  # of rendered fragments in one web process
 
 
-class Kept(Generic[T]):
-    """The last `most` results, by key; what is used again stays."""
+class Kept:
+    """Texts by key, of `most` characters together; what is used again stays."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
-        self._items: OrderedDict[Hashable, T] = OrderedDict()
+        self._most, self._size = most, 0
+        self._items: OrderedDict[Hashable, str] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+    def get(self, key: Hashable, make: Callable[[], str]) -> str:
         with self._lock:
             if key in self._items:
                 self._items.move_to_end(key)
                 return self._items[key]
         made = make()
         with self._lock:
+            self._size += len(made) - len(self._items.pop(key, ""))
             self._items[key] = made
-            while len(self._items) > self._most:
-                self._items.popitem(last=False)
+            while self._size > self._most:
+                self._size -= len(self._items.popitem(last=False)[1])
         return made
 
 
-_html: Kept[str] = Kept(2_000)
+_html = Kept(KEPT_CHARACTERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,10 +239,3 @@ def agent_parts(agent: Agent, caller: Caller, now: datetime, *, of_list: bool) -
 
 
 _HEAD_PARTS = ("_life", "_life_button", "_agent_facts", "_active")
-
-
-def head_facts(agent: Agent, caller: Caller, now: datetime) -> dict[str, Any]:
-    """What the head of an agent's page shows."""
-    manages = access.manage_agent(caller, agent) is Verdict.ALLOWED
-    figures = figures_of([agent.pk], now)[agent.pk]
-    return {"agent": agent, "viewer": caller.user, "figures": figures, "manages": manages, "now": now}

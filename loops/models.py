@@ -181,7 +181,7 @@ class LoopEvent(models.Model):
 class StartKey(models.Model):
     """An `Idempotency-Key` that a caller started a loop with; kept for 24 hours."""
 
-    caller = models.CharField(max_length=160)
+    caller = models.CharField(max_length=160)  # agents.access.Caller.identity
     key = models.CharField(max_length=255)
     body_digest = models.CharField(max_length=64)
     loop = models.ForeignKey(Loop, on_delete=models.CASCADE)

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs
 
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
+from django.db import Error as DatabaseError
 from django.utils import timezone
 
 from agents import access, audit
@@ -23,6 +24,7 @@ from agents.sockets import NOT_ALLOWED, SESSION_ENDED, still_signed_in
 from loops import engine, live, words
 from loops.event_reader import Event, reader
 from loops.live import Row, Watch
+from loops.sockets import keep_serving
 
 JOIN_SECONDS = 0.05  # between two refreshes of one socket
 CHECK_SECONDS = 8.0  # between two looks whether the person may still see this
@@ -52,7 +54,7 @@ class LoopsPageConsumer(AsyncWebsocketConsumer):
         await reader.listen(self._hear_event)
         hub.watch(self._hear)
         await self.accept()
-        self.task = asyncio.create_task(self._serve())
+        self.task = asyncio.create_task(keep_serving(self, self._serve))
 
     def _admit(self, name: str, only: str | None) -> bool:
         """May this person see the page? A refusal goes on the trail, as the page's own would."""
@@ -121,9 +123,10 @@ class LoopsPageConsumer(AsyncWebsocketConsumer):
         while True:
             await self._wait(SPEAK_SECONDS if self.events else min(CHECK_SECONDS, BEAT_SECONDS))
             if self.doubt or clock() - checked > CHECK_SECONDS:
-                self.doubt, checked = False, clock()
+                self.doubt = True  # until it has been looked at
                 if (code := await database_sync_to_async(self._standing)()) is not None:
                     return await self.close(code)
+                self.doubt, checked = False, clock()
             speaks = bool(self.events) and clock() - spoken >= SPEAK_SECONDS
             if html := await self._look(speaks):
                 await self.send(html)
@@ -159,7 +162,13 @@ class LoopsPageConsumer(AsyncWebsocketConsumer):
             events, self.events = self.events, []
         if changed == set() and not (head or talking or events):
             return ""
-        return await database_sync_to_async(self._draw)(changed, head, talking, events, timezone.now())
+        try:
+            return await database_sync_to_async(self._draw)(changed, head, talking, events, timezone.now())
+        except DatabaseError:
+            self.everything = self.agent_changed = True  # what was marked is taken: draw all of it next time
+            self.events = events + self.events
+            self.woken.set()
+            raise
 
     def _draw(self, changed: set[str] | None, head: bool, talking: set[str], events: list[Event], now: datetime) -> str:
         html, rows = live.news(self.watch, changed, now)

@@ -18,7 +18,7 @@ from django.views.decorators.http import require_POST
 from agents import access
 from agents.access import Caller
 from agents.models import Agent, Execution
-from agents.pages import back, is_fragment, page
+from agents.pages import back, head_facts, is_fragment, page
 from agents.refusals import Refused, unknown
 from loops import body, engine, listing, live, prose, words
 from loops.core.spec import Invalid
@@ -264,4 +264,4 @@ def _head(agent: Agent, caller: Caller, now: datetime, *crumbs: tuple[str, str])
     """What every page of an agent shows on top."""
     here = [("Loops", reverse("page-loops", args=[agent.name])), *crumbs] if crumbs else [(agent.title, "")]
     trail = [(agent.title, reverse("page-loops", args=[agent.name])), *here] if crumbs else []
-    return {**live.head_facts(agent, caller, now), "crumbs": trail, "nav": "agents", "now": now}
+    return {**head_facts(agent, caller, now), "crumbs": trail, "nav": "agents", "now": now}

@@ -12,6 +12,7 @@ import dj_database_url
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
+from agents.once import made_once
 from trinity import env
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -38,6 +39,9 @@ TRINITY_MAX_ACTIVE_PER_AGENT = env.whole("TRINITY_MAX_ACTIVE_PER_AGENT", 20, lea
 TRINITY_MAX_ACTIVE_PER_USER = env.whole("TRINITY_MAX_ACTIVE_PER_USER", 100, least=1, most=100_000)
 TRINITY_MAX_STARTS_PER_MINUTE = env.whole("TRINITY_MAX_STARTS_PER_MINUTE", 300, least=1, most=100_000)
 TRINITY_MAX_LOOP_DEPTH = env.whole("TRINITY_MAX_LOOP_DEPTH", 3, least=0, most=100)
+TRINITY_SIGN_IN_FAILURES = env.whole("TRINITY_SIGN_IN_FAILURES", 10, least=1, most=10_000)  # per name and address
+TRINITY_SIGN_IN_SECONDS = env.whole("TRINITY_SIGN_IN_SECONDS", 600, least=1, most=86_400)  # so long each one counts
+TRINITY_PROXIES = env.whole("TRINITY_PROXIES", 0, least=0, most=10)  # of our own, each adding to X-Forwarded-For
 TRINITY_FAILPOINT = env.text("TRINITY_FAILPOINT")  # where a process dies; for tests of crashes alone
 
 # Who is told of a turn's life: trigger -> dotted path of an observer (agents.executions.Observer).
@@ -56,14 +60,10 @@ def _secret_key() -> str:
         return given
     if os.environ.get("DATABASE_URL"):
         raise ImproperlyConfigured("SECRET_KEY must be set when DATABASE_URL is: every host has to use the same one")
-    file = TRINITY_DATA / "secret_key"
     try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return file.read_text().strip()
-    with os.fdopen(descriptor, "w") as handle:
-        handle.write(secrets.token_urlsafe(48))
-    return file.read_text().strip()
+        return made_once(TRINITY_DATA / "secret_key", lambda: secrets.token_urlsafe(48))
+    except (OSError, ValueError) as problem:
+        raise ImproperlyConfigured(f"SECRET_KEY is unset and cannot be made: {problem}") from problem
 
 
 SECRET_KEY = _secret_key()

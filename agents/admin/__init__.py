@@ -9,4 +9,5 @@ from agents.admin import agents, grants, history, people
 
 __all__ = ["agents", "grants", "history", "people"]
 
+admin.site.login_form = people.AdminSignIn
 admin.site.site_header = admin.site.site_title = "Trinity Loops"

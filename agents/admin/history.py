@@ -1,18 +1,12 @@
-"""The admin of what was done: executions, reminders, the audit trail, workers. Read-only."""
+"""The admin of what was done: executions, reminders, the audit trail, failed sign-ins, workers. Read-only."""
 
 from __future__ import annotations
 
 from django.contrib import admin
 
 from agents.admin.lists import HistoryAdmin, by_word
-from agents.models import Audit, Execution, Reminder, Worker
-
-THROUGH = ("rest", "mcp", "page", "command", "socket", "engine")
-ACTIONS = (
-    *("loop.start", "loop.list", "loop.read", "loop.stop", "loop.change", "loop.end"),
-    *("execution.read", "execution.cancel", "agent.change", "shares.change", "permissions.change"),
-    *("key.create", "key.delete", "events.listen", "reminder.create", "reminder.list", "reminder.cancel"),
-)
+from agents.models import Audit, Execution, FailedSignIn, Reminder, Worker
+from agents.trail import ACTIONS, THROUGH
 
 
 @admin.register(Execution)
@@ -49,6 +43,12 @@ class AuditAdmin(HistoryAdmin):
     list_display = ("timestamp", "actor", "through", "action", "target", "verdict", "reason")
     list_filter = ("verdict", by_word("through", THROUGH), by_word("action", ACTIONS), "timestamp")
     search_fields = ("=target", "=actor")
+
+
+@admin.register(FailedSignIn)
+class FailedSignInAdmin(HistoryAdmin):
+    list_display = ("at", "digest")
+    search_fields = ("=digest",)
 
 
 @admin.register(Worker)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin.forms import AdminAuthenticationForm
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
@@ -12,6 +13,11 @@ from django.http import HttpRequest, HttpResponse
 from agents import hints
 from agents.admin.lists import BoundedPaginator
 from agents.models import User
+from agents.signing_in import BoundedSignIn
+
+
+class AdminSignIn(BoundedSignIn, AdminAuthenticationForm):
+    """The admin's own sign-in, with the same limit on wrong passwords."""
 
 
 @admin.register(User)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from django.db import transaction
 from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from agents import access, audit, hints, keys, refusals, sql
+from agents import access, grants
 from agents.access import Caller, Verdict
 from agents.api import answers, doors
 from agents.api.inputs import (
     DEFAULT_ROWS,
+    Field,
     body_schema,
     limit,
     matching,
@@ -23,12 +23,15 @@ from agents.api.inputs import (
     texts,
 )
 from agents.api.openapi import operation
-from agents.models import Agent, Audit, CallPermission, Key, Share, User
+from agents.models import Agent, Audit, Key
 from agents.rest import body_of, caller_of
 
 SHARES = {"users": texts("usernames", size=150, required=True)}
 PERMISSIONS = {"agents": texts("agent names", size=63, required=True)}
-NEW_KEY = {"name": text(100, least=1, required=True), "agent": text(63, least=1)}
+NEW_KEY = {
+    "name": Field(grants.key_name, text(grants.MOST_NAME, least=1).schema, required=True),
+    "agent": text(63, least=1),
+}
 TRAIL = {"limit": limit(), "cursor": matching(r"[0-9]{1,18}", "a cursor from the Link header of an earlier answer")}
 
 
@@ -37,9 +40,7 @@ class SharesView(APIView):
     @operation("list_shares", "Who shares the agent.", tag="access", answers={200: answers.Users})
     def get(self, request: Request, name: str) -> Response:
         _, agent = doors.to_manage(request, name, "agent.read")
-        return Response(
-            {"users": list(agent.shares.order_by("user__username").values_list("user__username", flat=True))}
-        )
+        return Response({"users": grants.shares_of(agent)})
 
     @operation(
         "replace_shares",
@@ -50,24 +51,15 @@ class SharesView(APIView):
     )
     def put(self, request: Request, name: str) -> Response:
         caller, agent = doors.to_manage(request, name, "shares.change")
-        wanted = _once(read_body(body_of(request), SHARES)["users"])
-        people = User.objects.filter(username__in=wanted, kind=User.Kind.PLATFORM)
-        ids = dict(people.values_list("username", "pk"))
-        _refuse_missing("users", wanted, ids, "is not a platform user")
-        with transaction.atomic():
-            sql.lock_agent(agent.pk)
-            Share.objects.filter(agent=agent).exclude(user__in=ids.values()).delete()
-            Share.objects.bulk_create((Share(agent=agent, user_id=id) for id in ids.values()), ignore_conflicts=True)
-            _written(caller, agent, "shares.change", wanted)
-        return Response({"users": wanted})
+        wanted = read_body(body_of(request), SHARES)["users"]
+        return Response({"users": grants.set_shares(caller, agent, wanted)})
 
 
 class PermissionsView(APIView):
     @operation("list_permissions", "The agents that this agent may call.", tag="access", answers={200: answers.Agents})
     def get(self, request: Request, name: str) -> Response:
         _, agent = doors.to_manage(request, name, "agent.read")
-        targets = Agent.objects.living().filter(callable_by__caller=agent).order_by("name")
-        return Response({"agents": list(targets.values_list("name", flat=True))})
+        return Response({"agents": list(grants.permissions_of(agent).values_list("name", flat=True))})
 
     @operation(
         "replace_permissions",
@@ -78,39 +70,15 @@ class PermissionsView(APIView):
     )
     def put(self, request: Request, name: str) -> Response:
         caller, agent = doors.to_manage(request, name, "permissions.change")
-        wanted = _once(read_body(body_of(request), PERMISSIONS)["agents"])
-        ids = dict(access.visible_agents(caller).filter(name__in=wanted).values_list("name", "pk"))
-        _refuse_missing("agents", wanted, ids, "is not an agent that you may use")
-        with transaction.atomic():
-            sql.lock_agent(agent.pk)
-            CallPermission.objects.filter(caller=agent).exclude(target__in=ids.values()).delete()
-            rows = (CallPermission(caller=agent, target_id=id) for id in ids.values())
-            CallPermission.objects.bulk_create(rows, ignore_conflicts=True)
-            _written(caller, agent, "permissions.change", wanted)
-        return Response({"agents": wanted})
-
-
-def _once(names: list[str]) -> list[str]:
-    return list(dict.fromkeys(names))
-
-
-def _refuse_missing(field: str, wanted: list[str], found: dict[str, int], said: str) -> None:
-    missing = [f"{name} {said}" for name in wanted if name not in found]
-    if missing:
-        raise refusals.invalid({field: missing})
-
-
-def _written(caller: Caller, agent: Agent, action: str, names: list[str]) -> None:
-    audit.allowed(caller.name, caller.through, action, agent.name, f"now {', '.join(names) or 'nobody'}")
-    hints.say_access_changed()
+        wanted = read_body(body_of(request), PERMISSIONS)["agents"]
+        return Response({"agents": grants.set_permissions(caller, agent, wanted)})
 
 
 # -- keys -----------------------------------------------------------------------------------------
 def _person(request: Request, action: str, target: str) -> Caller:
     """The caller, who has to be a platform user: agents and clients manage no keys."""
     caller = caller_of(request)
-    allowed = caller.is_person and not caller.is_client
-    access.demand(Verdict.ALLOWED if allowed else Verdict.FORBIDDEN, caller, action, target, "Key")
+    access.demand(access.hold_keys(caller), caller, action, target, "Key")
     return caller
 
 
@@ -120,8 +88,7 @@ class KeysView(APIView):
     )
     def get(self, request: Request) -> Response:
         caller = _person(request, "key.read", "")
-        own = Key.objects.filter(user=caller.user, revoked_at=None).select_related("agent").order_by("-pk")
-        return Response(answers.KeyAnswer(own, many=True).data)
+        return Response(answers.KeyAnswer(grants.keys_of_person(caller.user), many=True).data)
 
     @operation(
         "create_key",
@@ -135,9 +102,7 @@ class KeysView(APIView):
         body = body_of(request)
         agent = _agent_of_key(caller, body.get("agent"))
         given = read_body(body, NEW_KEY)
-        with transaction.atomic():
-            key, secret = keys.issue(caller.user, name=given["name"], agent=agent)
-            audit.allowed(caller.name, caller.through, "key.create", str(key.pk))
+        key, secret = grants.create_key(caller, name=given["name"], agent=agent)
         return Response(answers.NewKeyAnswer(key, context={"secret": secret}).data, status=201)
 
 
@@ -153,20 +118,11 @@ def _agent_of_key(caller: Caller, name: object) -> Agent | None:
 class KeyView(APIView):
     @operation("delete_key", "End a key at once.", tag="access", answers={204: None})
     def delete(self, request: Request, key_id: int) -> Response:
-        caller = _person(request, "key.delete", str(key_id))
-        found = Key.objects.filter(pk=key_id, revoked_at=None).first()
-        key = doors.admitted(found, _may_end(caller, found), caller, "key.delete", str(key_id), "Key")
-        with transaction.atomic():
-            if keys.revoke(key, timezone.now()):
-                audit.allowed(caller.name, caller.through, "key.delete", str(key.pk))
-                hints.say_access_changed()
+        caller = caller_of(request)
+        found = Key.objects.select_related("agent").filter(pk=key_id, revoked_at=None).first()
+        key = doors.admitted(found, access.end_key(caller, found), caller, "key.delete", str(key_id), "Key")
+        grants.end_key(caller, key, timezone.now())
         return Response(status=204)
-
-
-def _may_end(caller: Caller, key: Key | None) -> Verdict:
-    if key is None:
-        return Verdict.UNKNOWN
-    return Verdict.ALLOWED if caller.is_admin or key.user_id == caller.user.pk else Verdict.FORBIDDEN
 
 
 # -- the trail ------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from datetime import timedelta
 from typing import Any
 
@@ -15,7 +14,7 @@ from rest_framework.response import Response
 from rest_framework.throttling import SimpleRateThrottle
 from rest_framework.views import APIView
 
-from agents import audit, health, keys
+from agents import audit, health, keys, signing_in
 from agents.access import Caller
 from agents.api import answers
 from agents.api.inputs import body_schema, read_body, text
@@ -35,7 +34,7 @@ class SignInRate(SimpleRateThrottle):
 
     def get_cache_key(self, request: Request, view: APIView) -> str:
         name = request.data.get("username") if isinstance(request.data, dict) else None
-        return "sign-in:" + hashlib.sha256(f"{self.get_ident(request)} {name!r}".encode()).hexdigest()
+        return f"sign-in:{signing_in.digest(signing_in.address_of(request), name)}"
 
 
 class Anonymous(APIView):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Left
@@ -69,7 +70,7 @@ def submit(caller: Caller, agent: Agent, given: Json, trigger: str) -> Execution
         agent_id=agent.pk,
         triggered_by=Execution.Trigger.AGENT if caller.agent else trigger,
         requested_by=caller.name,
-        depth=caller.execution.depth if caller.execution else 0,
+        depth=_depth(caller),
         message=given["message"],
         model=given.get("model", ""),
         timeout_seconds=given.get("timeout_seconds"),
@@ -79,6 +80,16 @@ def submit(caller: Caller, agent: Agent, given: Json, trigger: str) -> Execution
         execution = executions.submit(turn, timezone.now())
         audit.allowed(caller.name, caller.through, "execution.start", execution.pk)
     return execution
+
+
+def _depth(caller: Caller) -> int:
+    """How deep a turn lies that was asked for from inside another; refused where a loop would be, so that no chain is endless."""
+    depth = caller.execution.depth + 1 if caller.execution else 0
+    if depth > settings.TRINITY_MAX_LOOP_DEPTH:
+        raise refusals.conflict(
+            f"Turns asked for from inside turns may be {settings.TRINITY_MAX_LOOP_DEPTH} deep at most."
+        )
+    return depth
 
 
 def _check_against_agent(agent: Agent, timeout_seconds: int | None) -> None:

@@ -3,7 +3,7 @@
 Pure: plain values in, text out. Every surface takes its words from here, so that no two of them say different things.
 """
 
-from loops.words.figures import NOT_REPORTED, duration_words, money, seconds_words, spend_words
+from loops.words.figures import NOT_REPORTED, duration_words, money, seconds_words
 from loops.words.proof import proof
 from loops.words.start import longest_seconds, not_limited, reckoning, summary, worst_case
 from loops.words.state import LoopFacts, Part, Words, plain
@@ -24,7 +24,6 @@ __all__ = [
     "reason_words",
     "reckoning",
     "seconds_words",
-    "spend_words",
     "status_words",
     "summary",
     "worst_case",

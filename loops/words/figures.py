@@ -23,15 +23,6 @@ def money(amount: Decimal | None) -> str:
     return f"{'-' if amount < 0 else ''}${dollars}.{cents.rstrip('0').ljust(2, '0')}"
 
 
-def spend_words(spend: Decimal, runs_completed: int, unknown_cost_runs: int) -> str:
-    """What the finished runs have cost, and of how many of them nobody knows."""
-    if not unknown_cost_runs:
-        return money(spend)
-    if unknown_cost_runs >= runs_completed:
-        return NOT_REPORTED
-    return f"{money(spend)}, {count(unknown_cost_runs, 'run')} {NOT_REPORTED}"
-
-
 def seconds_words(seconds: int) -> str:
     """A span in its two greatest units: 45 s, 3 min 20 s, 2 h 5 min, 7 days. What is smaller is left out."""
     for place, (size, _) in enumerate(_UNITS):

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from agents import audit, keys
 from agents.admin.lists import MOST_COUNTED, BoundedPaginator
-from agents.models import Agent, Audit, CallPermission, Execution, Key, Reminder, Share, User, Worker
+from agents.models import Agent, Audit, CallPermission, Execution, FailedSignIn, Key, Reminder, Share, User, Worker
 from loops.models import Loop
 from tests.conftest import PASSWORD, caller, make_agent, make_user
 from tests.ledger import bad, claim, play, start
@@ -59,6 +59,7 @@ def add_rows(count: int, mark: str) -> None:
         start(caller(person), agent, now)
         play(agent, now, bad())
         Worker.objects.create(owner=name, slots=1, seen_at=now)
+        FailedSignIn.objects.create(digest=name, at=now)
         turn = Execution.objects.filter(agent=agent).first()
         past = {"status": "fired", "fire_at": now, "fired_at": now, "execution": turn}
         Reminder.objects.create(agent=agent, set_by=name, message="x", **past)
@@ -109,7 +110,9 @@ def test_staff_without_rights_see_nothing_and_do_nothing(client, cast):
     assert (cast.falcon.status, key.revoked_at) == ("running", None)
 
 
-@pytest.mark.parametrize("model", [Execution, Reminder, Audit, Worker, Key], ids=lambda model: model.__name__)
+@pytest.mark.parametrize(
+    "model", [Execution, Reminder, Audit, Worker, Key, FailedSignIn], ids=lambda model: model.__name__
+)
 def test_history_can_be_read_and_nothing_else(site, model):
     add_rows(1, "x")
     row = model.objects.first()

@@ -9,6 +9,7 @@ from agents import executions
 from agents.executions import NewTurn
 from agents.ids import new_id
 from agents.models import Execution
+from tests.conftest import make_agent
 from tests.ledger import OWNER, ok
 
 OTHER = "host/boot/2/2"
@@ -121,6 +122,15 @@ def test_lost_bells_are_found_up_to_the_free_slots(cast, line, now):
     cast.falcon.status = "stopped"
     cast.falcon.save()
     assert executions.unheard(later, 100) == []
+
+
+def test_a_long_line_hides_no_lost_bell_of_another_agent(cast, line, now):
+    zeta = make_agent(cast.alice, "zeta")
+    for agent, many in ((cast.falcon, 50), (zeta, 1)):
+        for _ in range(many):
+            executions.submit(NewTurn(agent_id=agent.pk, triggered_by="manual", requested_by="a", message="x"), now)
+    found = executions.unheard(now + timedelta(seconds=3), 100)
+    assert found[:3] == line and len(found) == 4
 
 
 @pytest.mark.parametrize("broken", [{"state": "success"}, {"state": "running"}, {"finished_at": "now"}])

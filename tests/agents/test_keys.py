@@ -48,6 +48,24 @@ def test_a_key_dies_with_its_time_its_person_and_its_agent(cast, now):
     assert keys.look_up(of_agent, "rest") is None and keys.look_up(of_bob, "rest") is None
 
 
+def test_an_agents_key_dies_with_the_rights_of_who_gave_it(cast):
+    of_owner = keys.issue(cast.alice, name="a", agent=cast.falcon)[1]
+    of_admin = keys.issue(cast.root, name="b", agent=cast.falcon)[1]
+    found = keys.look_up(of_admin, "rest")
+    assert found.user == cast.alice and keys.look_up(of_owner, "rest")
+    cast.falcon.owner = cast.carol
+    cast.falcon.save()
+    assert keys.look_up(of_owner, "rest") is None and keys.look_up(of_admin, "rest").user == cast.carol
+
+
+def test_an_open_line_asks_the_same_of_its_key_as_the_door_did(cast, now):
+    key, secret = keys.issue(cast.alice, name="a", agent=cast.falcon, expires_at=now + timedelta(hours=1))
+    found = keys.look_up(secret, "socket")
+    assert keys.is_alive(found)
+    Key.objects.filter(pk=key.pk).update(expires_at=now - timedelta(seconds=1))
+    assert not keys.is_alive(found) and keys.look_up(secret, "socket") is None
+
+
 def test_its_last_use_is_noted_once_a_minute(cast, django_assert_num_queries):
     secret = keys.issue(cast.alice, name="a")[1]
     with django_assert_num_queries(2):

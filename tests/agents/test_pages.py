@@ -176,7 +176,9 @@ def test_the_agents_own_address_leads_to_its_loops(cast):
 
 
 # -- the frame of every page ------------------------------------------------------------------------
-@pytest.mark.parametrize("path", ["/", "/login/", "/agents/falcon/loops/", "/agents/falcon/loops/new/"])
+@pytest.mark.parametrize(
+    "path", ["/", "/login/", "/agents/falcon/loops/", "/agents/falcon/loops/new/", "/agents/falcon/access/", "/keys/"]
+)
 def test_no_page_has_inline_code_or_a_foreign_address(cast, path):
     client = Client() if path == "/login/" else signed_in(cast.alice)
     answer = client.get(path)
@@ -216,7 +218,7 @@ def test_a_disabled_person_is_signed_out(cast):
 def test_a_person_without_a_name_of_their_own_is_called_by_the_username(cast):
     eve = make_user("eve", first_name="Eve", last_name="Adams")
     assert "Eve Adams" in signed_in(eve).get("/").content.decode()
-    assert '<span class="who">alice</span>' in signed_in(cast.alice).get("/").content.decode()
+    assert '<a class="who" href="/keys/" title="Your keys">alice</a>' in signed_in(cast.alice).get("/").content.decode()
 
 
 def test_times_carry_their_exact_moment(cast):

@@ -1,6 +1,7 @@
 """Redis is away: nothing is lost, nothing fails, and health says so."""
 
 import asyncio
+import time
 
 import pytest
 import redis
@@ -50,5 +51,22 @@ def test_a_hint_that_cannot_be_sent_fails_nothing(caplog, monkeypatch):
             raise redis.ConnectionError("nowhere")
 
     monkeypatch.setattr(hints, "get_channel_layer", Nowhere)
-    asyncio.run(hints._Publisher._send(None, {"what": "beat"}))
-    assert "a hint was lost: nowhere" in caplog.text
+    publisher = hints._Publisher()
+    publisher.send({"what": "beat"})
+    publisher.send({"what": "beat"})
+    limit = time.monotonic() + 5
+    while publisher.pending and time.monotonic() < limit:
+        time.sleep(0.01)
+    assert publisher.pending == 0 and caplog.text.count("hints are lost: nowhere") == 1
+
+
+def test_hints_do_not_pile_up_where_redis_hangs(monkeypatch):
+    class Hanging:
+        async def group_send(self, group, message):
+            await asyncio.sleep(60)
+
+    monkeypatch.setattr(hints, "get_channel_layer", Hanging)
+    publisher = hints._Publisher()
+    for _ in range(hints.MOST_PENDING + 500):
+        publisher.send({"what": "beat"})
+    assert publisher.pending == hints.MOST_PENDING

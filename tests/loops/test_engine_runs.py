@@ -7,7 +7,7 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.db.models import Sum
 
-from agents import executions, refusals
+from agents import executions, life, refusals
 from agents.access import Caller
 from agents.models import Audit, Execution
 from loops import engine
@@ -141,6 +141,37 @@ def test_a_turn_repeated_after_its_host_vanished_is_the_same_run(cast, now):
     turn = claim(cast.falcon, now + timedelta(minutes=1), "other/boot/3/3")
     executions.finish(turn, ok(), "other/boot/3/3", now + timedelta(minutes=2))
     assert turn.attempt == 2 and list(loop.runs.values_list("run_number", flat=True).order_by("run_number")) == [1, 2]
+
+
+def test_a_run_that_waits_to_be_repeated_can_be_stopped_and_runs_out_of_time(cast, now):
+    stopped = start(caller(cast.alice), cast.falcon, now)
+    overdue = start(caller(cast.alice), cast.falcon, now, timeout_per_run=10, max_duration_seconds=60)
+    for _ in range(2):
+        claim(cast.falcon, now)
+    executions.reclaim_lost(set(), now + timedelta(seconds=30))
+    stopped.refresh_from_db()
+    assert (stopped.waiting_for, stopped.runs.get().status) == ("capacity", "waiting")
+    engine.request_stop(caller(cast.bob), stopped.pk, now)
+    assert end(stopped) == ("stopped", "user_stopped", 0)
+    engine.end_overdue(now + timedelta(seconds=61))
+    assert end(overdue) == ("stopped", "deadline_exceeded", 0)
+
+
+def test_a_cut_off_turn_of_a_vanished_host_is_not_repeated(cast, now):
+    loop = start(caller(cast.alice), cast.falcon, now)
+    turn = claim(cast.falcon, now)
+    executions.cancel(turn.execution.pk, "bob", now)
+    executions.reclaim_lost(set(), now + timedelta(minutes=1))
+    assert end(loop) == ("failed", "error", 1) and "Cancelled by bob" in loop.error
+    assert claim(cast.falcon, now) is None
+
+
+def test_a_turn_of_a_deleted_agent_on_a_vanished_host_ends_its_loop(cast, now):
+    loop = start(caller(cast.alice), cast.falcon, now)
+    claim(cast.falcon, now)
+    life.delete(cast.falcon, caller(cast.alice), now)
+    executions.reclaim_lost(set(), now + timedelta(minutes=1))
+    assert end(loop) == ("failed", "error", 1) and loop.error == "the agent was deleted"
 
 
 def test_a_turn_of_a_living_host_is_left_to_it(cast, now):
@@ -286,9 +317,10 @@ def test_an_idempotency_key_belongs_to_its_caller_and_its_body(cast, now):
     first = begin(cast.alice)
     assert begin(cast.alice).pk == first.pk
     assert begin(cast.bob).pk != first.pk
-    with pytest.raises(refusals.Refused) as refused:
-        begin(cast.alice, max_runs=4)
-    assert refused.value.status == 409
+    for other in ({"max_runs": 4}, {"model": "None"}, {"stop_signal": "None"}):
+        with pytest.raises(refusals.Refused) as refused:
+            begin(cast.alice, **other)
+        assert refused.value.status == 409
     engine.forget_old(now + timedelta(hours=24, seconds=1))
     assert begin(cast.alice).pk != first.pk
 

@@ -88,7 +88,8 @@ def test_cancelling_a_run_that_waits_fails_it_before_it_began(cast, now):
     loop = start(caller(cast.alice), cast.falcon, now, on_failure="continue")
     assert executions.cancel(Execution.objects.get().pk, "bob", now) == "cancelled"
     loop.refresh_from_db()
-    assert (loop.runs_completed, loop.failed_runs, loop.status) == (1, 1, "queued")
+    assert (loop.runs_completed, loop.failed_runs, loop.status) == (1, 1, "running")
+    assert types(loop)[:3] == ["loop_started", "loop_run_started", "loop_run_failed"] and loop.started_at == now
     assert claim(cast.falcon, now).execution.variables["TRINITY_RUN"] == "2"
 
 

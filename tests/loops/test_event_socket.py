@@ -2,18 +2,20 @@
 
 import asyncio
 import json
+from datetime import timedelta
 
 import pytest
 from channels.db import database_sync_to_async
 from channels.routing import URLRouter
 from channels.testing import WebsocketCommunicator
+from django.db import OperationalError
 from django.urls import path
 from django.utils import timezone
 
 from agents import hints, keys
 from agents.models import Audit, Key, Share
 from agents.sockets import Door
-from loops import engine
+from loops import engine, event_reader
 from loops.event_socket import EventsConsumer
 from tests.conftest import caller, make_agent
 from tests.ledger import bad, ok, play, start
@@ -53,7 +55,7 @@ async def heard(found: WebsocketCommunicator, last: str = "loop_completed") -> l
 @sync
 def run(agent, *results, **body):
     loop = start(caller(agent.owner), agent, timezone.now(), **body)
-    play(agent, timezone.now(), *results)
+    play(agent, timezone.now(), *results, step=timedelta(0))
     return loop.pk
 
 
@@ -165,6 +167,41 @@ async def test_the_end_of_the_session_closes_its_socket(cast, client):
     await sync(client.logout)()
     hints.publish({"what": "access"})
     assert await closed(listener) == 4401
+
+
+async def test_a_loop_that_was_forgotten_is_not_told_of_again(cast, monkeypatch):
+    monkeypatch.setattr(event_reader, "MOST_REMEMBERED", 1)
+    heron = await sync(make_agent)(cast.alice, "heron")
+    listener = await opened(await key_of(cast.alice))
+    first = await run(cast.falcon, ok("a"), max_runs=5, delay_seconds=60)
+    told = await heard(listener, "loop_waiting")
+    other = await run(heron, ok(), max_runs=1)
+    told += await heard(listener)
+    hints.publish({"what": "loop", "id": first, "agent": cast.falcon.pk, "version": 9})
+    await sync(engine.request_stop)(caller(cast.alice), first, timezone.now())
+    while told[-1]["loop_id"] != first or told[-1]["type"] != "loop_completed":
+        told.append(json.loads(await listener.receive_from(timeout=5)))
+    for loop_id in (first, other):
+        versions = [event["version"] for event in told if event["loop_id"] == loop_id]
+        assert versions == sorted(set(versions))
+    await listener.disconnect()
+
+
+async def test_a_hiccup_of_the_database_leaves_no_deaf_socket(cast, monkeypatch):
+    listener = await opened(await key_of(cast.alice))
+    looks, standing = [], EventsConsumer._standing
+
+    def hiccup(self):
+        looks.append(1)
+        if len(looks) == 1:
+            raise OperationalError("gone for a moment")
+        return standing(self)
+
+    monkeypatch.setattr(EventsConsumer, "_standing", hiccup)
+    hints.publish({"what": "access"})
+    await run(cast.falcon, ok(), max_runs=1)
+    assert len(await heard(listener)) == 4 and len(looks) >= 2
+    await listener.disconnect()
 
 
 async def test_what_a_listener_says_is_ignored(cast):

@@ -185,28 +185,30 @@ def test_a_burst_of_turning_points_is_one_sentence_more():
 
 
 def test_the_store_keeps_the_last_results_and_no_more():
-    kept, made = Kept[int](2), []
+    kept, made = Kept(6), []
 
-    def value(number: int) -> int:
-        return kept.get(number, lambda: made.append(number) or number)
+    def value(text: str) -> str:
+        return kept.get(text, lambda: made.append(text) or text)
 
-    assert [value(n) for n in (1, 2, 1, 3, 1, 2)] == [1, 2, 1, 3, 1, 2]
-    assert made == [1, 2, 3, 2]
+    asked = ["aaa", "bbb", "aaa", "ccc", "aaa", "bbb"]
+    assert [value(text) for text in asked] == asked
+    assert made == ["aaa", "bbb", "ccc", "bbb"]
+    assert value("longer than all that is kept") and value("a") == "a"
 
 
 def test_the_store_is_safe_between_threads():
-    kept = Kept[int](50)
-    seen: list[int] = []
+    kept = Kept(100)
+    seen: list[str] = []
 
     def use() -> None:
-        seen.extend(kept.get(number % 70, lambda number=number: number % 70) for number in range(700))
+        seen.extend(kept.get(number % 70, lambda number=number: f"{number % 70:02}") for number in range(700))
 
     threads = [Thread(target=use) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(seen) == 2800 and set(seen) == set(range(70))
+    assert len(seen) == 2800 and set(seen) == {f"{number:02}" for number in range(70)}
 
 
 # -- the last line ------------------------------------------------------------------------------------

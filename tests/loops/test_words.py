@@ -23,7 +23,6 @@ from loops.words import (
     reason_words,
     reckoning,
     seconds_words,
-    spend_words,
     status_words,
     summary,
     worst_case,
@@ -437,7 +436,6 @@ def test_a_long_error_is_cut_so_that_it_stays_beside_the_word():
 def test_a_proof_never_says_that_an_unknown_cost_is_nothing():
     facts = replace(running(), spend=Decimal(0), unknown_cost_runs=6, max_cost_usd=Decimal(1))
     assert "$0.00" not in said(facts)
-    assert "$0.00" not in spend_words(facts.spend, facts.runs_completed, facts.unknown_cost_runs)
 
 
 # -- from rows --------------------------------------------------------------------------------------
@@ -503,21 +501,6 @@ def test_a_run_that_has_not_begun_ends_by_no_time():
 )
 def test_money_is_readable_dollars_with_all_its_digits(amount, text):
     assert money(amount) == text
-
-
-@pytest.mark.parametrize(
-    ("spend", "runs", "unknown", "text"),
-    [
-        ("0", 0, 0, "$0.00"),
-        ("0.76", 6, 0, "$0.76"),
-        ("0.76", 6, 1, "$0.76, 1 run not reported"),
-        ("0.76", 6, 2, "$0.76, 2 runs not reported"),
-        ("0", 2, 1, "$0.00, 1 run not reported"),
-        ("0", 4, 4, "not reported"),
-    ],
-)
-def test_the_spend_says_what_nobody_knows(spend, runs, unknown, text):
-    assert spend_words(Decimal(spend), runs, unknown) == text
 
 
 @pytest.mark.parametrize(
