@@ -1,5 +1,6 @@
 """Real workers and sweeps as processes: turns run once, whatever dies (architecture 2, turns.md)."""
 
+import json
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from django.utils import timezone
 from agents import executions, queue, worker
 from agents.executions import NewTurn
 from agents.harness import process
-from agents.models import Agent, Execution, User
+from agents.models import Agent, Execution, User, Worker
 from tests.conftest import caller, make_agent
 from tests.ledger import start
 
@@ -34,12 +35,13 @@ class Parts:
     def __init__(self) -> None:
         self.running: list[subprocess.Popen] = []
 
-    def start(self, part: str, *args: str) -> subprocess.Popen:
+    def start(self, part: str, *args: str, failpoint: str = "") -> subprocess.Popen:
         environment = {
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "trinity.settings",
             "TRINITY_DATA": str(settings.TRINITY_DATA),
             "TRINITY_LEASE_SECONDS": str(LEASE),
+            "TRINITY_FAILPOINT": failpoint,
         }
         name = str(connection.settings_dict["NAME"])
         command = [sys.executable, "-m", "tests.part", str(os.getpid()), part, name, *args]
@@ -47,8 +49,8 @@ class Parts:
         self.running.append(child)
         return child
 
-    def worker(self, slots: int = 5) -> subprocess.Popen:
-        return self.start("worker", str(slots))
+    def worker(self, slots: int = 5, failpoint: str = "") -> subprocess.Popen:
+        return self.start("worker", str(slots), failpoint=failpoint)
 
     def close(self) -> None:
         for child in self.running:
@@ -77,7 +79,8 @@ def alice(db) -> User:
 def agent(alice) -> Agent:
     agent = make_agent(alice, command=PYTHON)
     agent.workspace.mkdir(parents=True, exist_ok=True)
-    (agent.workspace / "calls").unlink(missing_ok=True)
+    for name in ("calls", "go"):
+        (agent.workspace / name).unlink(missing_ok=True)
     return agent
 
 
@@ -163,7 +166,14 @@ def test_a_turn_whose_wrapper_and_process_vanished_is_repeated_under_the_same_nu
     assert calls(agent) == ["1", "1"] and Execution.objects.get().attempt == 2
 
 
-def test_a_frozen_worker_loses_its_turn_and_its_late_result_is_refused(parts, agent):
+HELD = "exec(\"while not os.path.exists('go'): time.sleep(0.02)\"); "
+
+
+def is_frozen(child: subprocess.Popen) -> bool:
+    return Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def test_a_frozen_worker_loses_its_turn_and_nothing_of_it_is_done_twice(parts, agent):
     frozen = parts.worker()
     loop = begin(agent, "time.sleep(1); print('once')", max_runs=1)
     until(lambda: calls(agent))
@@ -172,9 +182,68 @@ def test_a_frozen_worker_loses_its_turn_and_its_late_result_is_refused(parts, ag
     assert over(loop) == ("completed", "max_runs_reached", 1)
     version = loop.version
     frozen.send_signal(signal.SIGCONT)
-    until(lambda: Execution.objects.get().late_result)
+    time.sleep(2.5)  # it looks at the turn's end, and its beat at what it holds
     loop.refresh_from_db()
     assert (loop.version, calls(agent)) == (version, ["1"])
+    assert Execution.objects.get().attempt == 1
+
+
+def test_a_late_result_is_refused_while_the_heir_is_at_the_next_run_and_kept_as_late(parts, agent):
+    frozen = parts.worker(failpoint="finish.begun STOP")  # with the result in its hand
+    code = "print('answer', os.environ['TRINITY_RUN']); sys.stdout.flush(); os.environ['TRINITY_RUN'] == '1' or "
+    loop = begin(agent, "import sys; " + code + HELD.rstrip("; "), max_runs=2)
+    until(lambda: calls(agent))
+    until(lambda: is_frozen(frozen))
+    parts.worker()
+    until(lambda: calls(agent) == ["1", "2"])
+    first = loop.runs.get(run_number=1).execution
+    assert first.response == "answer 1\n" and first.late_result == ""
+    second = loop.runs.get(run_number=2).execution
+    frozen.send_signal(signal.SIGCONT)
+    late = json.loads(until(lambda: Execution.objects.get(pk=first.pk).late_result))
+    assert (late["state"], late["response"]) == ("success", "answer 1\n")
+    loop.refresh_from_db()
+    assert (loop.status, loop.runs_completed, loop.runs.count()) == ("running", 1, 2)
+    (agent.workspace / "go").touch()
+    assert over(loop) == ("completed", "max_runs_reached", 2)
+    assert calls(agent) == ["1", "2"]
+    second.refresh_from_db()
+    assert (second.response, second.late_result, second.fence, second.attempt) == ("answer 2\n", "", 1, 1)
+
+
+def test_a_worker_frozen_before_it_starts_the_process_neither_starts_it_nor_ends_its_heirs(parts, agent):
+    frozen = parts.worker(failpoint="claim.committed STOP")
+    loop = begin(agent, HELD + "print('once')", max_runs=1)
+    until(lambda: is_frozen(frozen))
+    parts.worker()
+    until(lambda: calls(agent))
+    frozen.send_signal(signal.SIGCONT)
+    turn = Execution.objects.get()
+    until((worker.run_folder(turn.pk, 1) / "in").exists)  # it tries
+    tried = timezone.now()
+    until(lambda: Worker.objects.filter(owner__contains=f"/{frozen.pid}/", seen_at__gt=tried, busy=0).exists())
+    assert process.marked({turn.pk})
+    (agent.workspace / "go").touch()
+    assert over(loop) == ("completed", "max_runs_reached", 1)
+    assert calls(agent) == ["1"] and Execution.objects.get().attempt == 2
+
+
+def test_a_late_worker_clears_nothing_up_that_its_heir_has_not_collected(parts, agent):
+    one = parts.worker()
+    loop = begin(agent, HELD + "print('once')", max_runs=1)
+    until(lambda: calls(agent))
+    one.send_signal(signal.SIGSTOP)
+    two = parts.worker()
+    until(lambda: Execution.objects.get().fence == 2)
+    two.send_signal(signal.SIGSTOP)
+    one.send_signal(signal.SIGCONT)
+    (
+        agent.workspace / "go"
+    ).touch()  # so that `one` collects what is no longer its own, and takes it back a lease later
+    assert over(loop) == ("completed", "max_runs_reached", 1)
+    two.send_signal(signal.SIGCONT)
+    turn = Execution.objects.get()
+    assert (calls(agent), turn.response, turn.attempt) == (["1"], "once\n", 1)
 
 
 def test_a_cancelled_turn_is_ended_with_all_that_it_started(parts, agent):

@@ -58,6 +58,13 @@ def start(page: Page, message: str, **fields: str) -> Locator:
     return page.locator(f"#{row.get_attribute('id')}")
 
 
+def done_with(page: Page) -> Locator:
+    """A loop of one run that has ended."""
+    row = start(page, plan("One to look at", {"say": "done"}), max_runs="1")
+    expect(row).to_have_attribute("data-status", "completed", timeout=TURN)
+    return row
+
+
 def hear(page: Page) -> None:
     """Note everything that the polite voice says from now on."""
     page.evaluate(
@@ -394,8 +401,7 @@ PAGES = ("/", TAB, f"{TAB}new/", f"{TAB}?status=active&q=nothing", "/agents/ci-m
 
 def test_nothing_is_wider_than_the_window_from_320_to_1440(visit: Visit):
     page = visit.sign_in("alice", TAB)
-    first = page.locator("#loops article.loop h3 a")
-    loop = first.first.get_attribute("href") if first.count() else TAB
+    loop = done_with(page).locator("h3 a").get_attribute("href")
     for width in (320, 360, 480, 768, 1024, 1440):
         page.set_viewport_size({"width": width, "height": 800})
         for path in (*PAGES, loop, f"{loop}runs/1/", f"{TAB}?open={loop.split('/')[-2]}"):
@@ -406,7 +412,7 @@ def test_nothing_is_wider_than_the_window_from_320_to_1440(visit: Visit):
 
 def test_every_control_has_a_name_and_ids_are_unique(visit: Visit):
     page = visit.sign_in("alice", TAB)
-    loop = page.locator("#loops article.loop").first.get_attribute("id").removeprefix("loop-")
+    loop = done_with(page).get_attribute("id").removeprefix("loop-")
     for path in ("/", TAB, f"{TAB}new/", f"{TAB}?open={loop}", f"{TAB}{loop}/"):
         page.goto(path)
         page.wait_for_load_state("networkidle")

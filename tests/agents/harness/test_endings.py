@@ -128,7 +128,9 @@ def test_at_the_limit_everything_goes_with_nobody_watching(stage):
     assert len(pids) == 4
     assert all(is_there(pid) for pid in pids)
     until(lambda: process.exit_record(order.folder))
-    assert time.monotonic() - began < 1 + 2 * 1 + 10  # the limit and two times the grace, on a machine that is busy otherwise
+    assert (
+        time.monotonic() - began < 1 + 2 * 1 + 10
+    )  # the limit and two times the grace, on a machine that is busy otherwise
     until(lambda: not [pid for pid in (*pids, wrapper) if is_there(pid)], timeout=1)
     result = stage.collect(order)
     assert (result.timed_out, result.error.split("\n")[0]) == (True, "timed out after 1 s")
