@@ -169,6 +169,13 @@ def test_a_turn_whose_wrapper_and_process_vanished_is_repeated_under_the_same_nu
 HELD = "exec(\"while not os.path.exists('go'): time.sleep(0.02)\"); "
 
 
+def settled(child: subprocess.Popen) -> subprocess.Popen:
+    """Its beat waits for its next tick: who is frozen within a write of SQLite keeps everybody from writing."""
+    until(Worker.objects.filter(owner__contains=f"/{child.pid}/").exists)
+    time.sleep(0.3)
+    return child
+
+
 def is_frozen(child: subprocess.Popen) -> bool:
     return Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
@@ -189,10 +196,9 @@ def test_a_frozen_worker_loses_its_turn_and_nothing_of_it_is_done_twice(parts, a
 
 
 def test_a_late_result_is_refused_while_the_heir_is_at_the_next_run_and_kept_as_late(parts, agent):
-    frozen = parts.worker(failpoint="finish.begun STOP")  # with the result in its hand
-    code = "print('answer', os.environ['TRINITY_RUN']); sys.stdout.flush(); os.environ['TRINITY_RUN'] == '1' or "
-    loop = begin(agent, "import sys; " + code + HELD.rstrip("; "), max_runs=2)
-    until(lambda: calls(agent))
+    frozen = settled(parts.worker(failpoint="finish.begun STOP"))  # with the result in its hand
+    code = "print('answer', os.environ['TRINITY_RUN']); os.environ['TRINITY_RUN'] == '1' or "
+    loop = begin(agent, code + HELD.rstrip("; "), max_runs=2)
     until(lambda: is_frozen(frozen))
     parts.worker()
     until(lambda: calls(agent) == ["1", "2"])
@@ -212,7 +218,7 @@ def test_a_late_result_is_refused_while_the_heir_is_at_the_next_run_and_kept_as_
 
 
 def test_a_worker_frozen_before_it_starts_the_process_neither_starts_it_nor_ends_its_heirs(parts, agent):
-    frozen = parts.worker(failpoint="claim.committed STOP")
+    frozen = settled(parts.worker(failpoint="claim.committed STOP"))
     loop = begin(agent, HELD + "print('once')", max_runs=1)
     until(lambda: is_frozen(frozen))
     parts.worker()

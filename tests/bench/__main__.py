@@ -1,7 +1,8 @@
-"""`python -m tests.bench [--quick] [--json FILE]`: what one iteration costs beside the least that it could cost.
+"""`python -m tests.bench [--quick] [--json FILE]`: what the engine costs beside the least that it could cost, as ratios of one run.
 
-Everything runs in one process mix and in turns (raw, engine, process, raw, …), so that noise of a shared machine hits all alike. Read the
-ratios; the milliseconds are this machine's on this day. SQLite in a folder that is thrown away, or what DATABASE_URL names.
+Everything runs on loopback, on a SQLite file or on a new database of the server that DATABASE_URL names, with a Valkey of its
+own or the empty database that REDIS_URL names; all of it is removed at the end. Read the ratios: the milliseconds are this
+machine's on this day. --quick takes at most a minute and leaves out what does not fit into it.
 """
 
 from __future__ import annotations
@@ -9,59 +10,66 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
+import platform
 import sys
-import tempfile
+import time
 from pathlib import Path
-from statistics import median
+
+from tests.bench import stage
+from tests.bench.figures import Figures
+
+PARTS = ("gaps", "chains", "inflight", "fanout", "recovery", "pages")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds, at most a minute")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    parser.add_argument("--only", choices=PARTS, action="append", help="this part alone; may be given again")
     options = parser.parse_args()
-    data = tempfile.mkdtemp(prefix="trinity-bench-")
-    os.environ["TRINITY_DATA"] = data
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "trinity.settings")
+    figures = Figures()
     try:
-        figures = measure(rounds=3 if options.quick else 5, steps=100 if options.quick else 200)
+        with stage.environment():
+            measure(figures, set(options.only or PARTS), quick=options.quick)
+    except stage.Failed as reason:
+        sys.exit(f"error: {reason}")
     finally:
-        shutil.rmtree(data, ignore_errors=True)
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+        if options.json:
+            options.json.write_text(json.dumps(figures.kept, indent=1) + "\n")
 
 
-def measure(rounds: int, steps: int) -> dict[str, float]:
-    """Run the rounds and print the table; the figures by their names."""
+def measure(figures: Figures, parts: set[str], *, quick: bool) -> None:
+    """Run these parts, the quick form of each where it has one."""
     import django
 
     django.setup()
+    from django.conf import settings
     from django.db import connection
 
-    from tests.bench import measures
+    os.environ["BENCH_REDIS"] = settings.REDIS_URL  # for Celery, which knows no settings of ours
+    from tests.bench import chains, fanout, gaps, inflight, pages, recovery
 
-    with measures.stage():
-        rows: dict[str, list[list[float]]] = {name: [] for name in measures.ALL}
-        for _ in range(rounds):
-            for name, run in measures.ALL.items():
-                rows[name].append(run(steps))
-    p50 = {name: median(median(times) for times in found) for name, found in rows.items()}
-    raw = p50["raw"]
-    print(
-        f"{connection.vendor}, {rounds} rounds of {steps} steps, load {os.getloadavg()[0]:.1f}; medians of the rounds' medians"
-    )
-    print(f"{'':34}{'p50 ms':>9}{'p99 ms':>9}{'x raw':>8}")
-    for name, what in measures.WORDS.items():
-        p99 = median(sorted(times)[int(len(times) * 0.99) - 1] for times in rows[name])
-        print(f"{what:34}{p50[name] * 1e3:9.2f}{p99 * 1e3:9.2f}{p50[name] / raw:8.1f}")
-    return {
-        "raw_ms": round(raw * 1e3, 3),
-        "gap_inline_x_raw": round(p50["inline"] / raw, 2),
-        "gap_process_ms": round(p50["process"] * 1e3, 2),
-        "process_alone_ms": round(p50["alone"] * 1e3, 2),
-    }
+    began = time.monotonic()
+    with stage.services() as redis:
+        print(
+            f"{connection.vendor}, Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+        )
+        if "gaps" in parts:
+            gaps.measure(figures, rounds=4 if quick else 15, steps=40 if quick else 60)
+        if "chains" in parts:
+            chains.measure(figures, rounds=1 if quick else 3, steps=30 if quick else 50)
+        if "fanout" in parts:
+            fanout.measure(figures, seconds=2 if quick else 20)
+        if "recovery" in parts:
+            recovery.measure_worker(figures)
+            if not quick:
+                recovery.measure_redis(figures, redis)
+        if "inflight" in parts and not quick:
+            inflight.measure(figures, turns=1000)
+        if "pages" in parts and not quick:
+            pages.measure(figures, loops=100_000, runs_each=10)
+    print(f"\n{time.monotonic() - began:.0f} s, load {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
