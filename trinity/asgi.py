@@ -12,5 +12,7 @@ from channels.routing import ProtocolTypeRouter  # noqa: E402
 
 from loops.api.mcp_door import McpDoor  # noqa: E402
 from loops.routing import sockets  # noqa: E402
+from trinity.checks import demand_a_rule_for_every_way  # noqa: E402
 
+demand_a_rule_for_every_way()
 application = ProtocolTypeRouter({"http": McpDoor(http), "websocket": sockets})

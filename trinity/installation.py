@@ -12,7 +12,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from trinity import first_steps, redis_server
+from trinity import checks, first_steps, redis_server
 from trinity.child import Part, program
 from trinity.log_lines import write_line
 from trinity.readiness import Readiness
@@ -38,6 +38,7 @@ class Installation:
         if address is not None:
             redis_server.prepare(address, settings.TRINITY_DATA / "redis")
             supervisor.start(self._redis(address))
+        supervisor.start(Part("rules", _check_rules, then=lambda: None))
         supervisor.start(Part("setup", self._set_up, then=lambda: self._start_rest(supervisor)))
         code = supervisor.run()
         redis_server.tidy_up(address)
@@ -121,6 +122,12 @@ class Installation:
             "REDIS_URL": settings.REDIS_URL,
             "PYTHONUNBUFFERED": "1",
         }
+
+
+def _check_rules() -> None:
+    """Beside the setup, as it loads every page's code."""
+    if found := checks.holes(checks.ways()):
+        sys.exit(f"error: {' '.join(found)}")
 
 
 def notice(line: str) -> None:

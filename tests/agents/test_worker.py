@@ -27,6 +27,10 @@ NOTE = "import os,time; open('calls','a').write(os.environ['TRINITY_RUN']+'\\n')
 LEASE = 2
 
 pytestmark = pytest.mark.django_db(transaction=True)
+freezes = pytest.mark.skipif(
+    connection.vendor == "sqlite",
+    reason="whoever is frozen within a write of SQLite keeps everybody from writing; frozen workers are tried on PostgreSQL",
+)
 
 
 class Parts:
@@ -79,7 +83,7 @@ def alice(db) -> User:
 def agent(alice) -> Agent:
     agent = make_agent(alice, command=PYTHON)
     agent.workspace.mkdir(parents=True, exist_ok=True)
-    for name in ("calls", "go"):
+    for name in ("calls", "go", "go1", "go2"):
         (agent.workspace / name).unlink(missing_ok=True)
     return agent
 
@@ -169,17 +173,19 @@ def test_a_turn_whose_wrapper_and_process_vanished_is_repeated_under_the_same_nu
 HELD = "exec(\"while not os.path.exists('go'): time.sleep(0.02)\"); "
 
 
-def settled(child: subprocess.Popen) -> subprocess.Popen:
-    """Its beat waits for its next tick: who is frozen within a write of SQLite keeps everybody from writing."""
-    until(Worker.objects.filter(owner__contains=f"/{child.pid}/").exists)
+def wait_for_a_pause(child: subprocess.Popen) -> None:
+    """Wait until the worker's beat rests: who is frozen in the middle of a write of SQLite keeps everybody from writing."""
+    heard = Worker.objects.filter(owner__contains=f"/{child.pid}/").values_list("seen_at", flat=True)
+    last = until(heard.first)
+    until(lambda: heard.first() != last)
     time.sleep(0.3)
-    return child
 
 
 def is_frozen(child: subprocess.Popen) -> bool:
     return Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
+@freezes
 def test_a_frozen_worker_loses_its_turn_and_nothing_of_it_is_done_twice(parts, agent):
     frozen = parts.worker()
     loop = begin(agent, "time.sleep(1); print('once')", max_runs=1)
@@ -195,10 +201,14 @@ def test_a_frozen_worker_loses_its_turn_and_nothing_of_it_is_done_twice(parts, a
     assert Execution.objects.get().attempt == 1
 
 
+@freezes
 def test_a_late_result_is_refused_while_the_heir_is_at_the_next_run_and_kept_as_late(parts, agent):
-    frozen = settled(parts.worker(failpoint="finish.begun STOP"))  # with the result in its hand
-    code = "print('answer', os.environ['TRINITY_RUN']); os.environ['TRINITY_RUN'] == '1' or "
-    loop = begin(agent, code + HELD.rstrip("; "), max_runs=2)
+    frozen = parts.worker(failpoint="finish.begun STOP")  # with the result in its hand
+    code = "exec(\"while not os.path.exists('go' + os.environ['TRINITY_RUN']): time.sleep(0.02)\")"
+    loop = begin(agent, f"{code}; print('answer', os.environ['TRINITY_RUN'])", max_runs=2)
+    until(lambda: calls(agent))
+    wait_for_a_pause(frozen)
+    (agent.workspace / "go1").touch()
     until(lambda: is_frozen(frozen))
     parts.worker()
     until(lambda: calls(agent) == ["1", "2"])
@@ -210,15 +220,17 @@ def test_a_late_result_is_refused_while_the_heir_is_at_the_next_run_and_kept_as_
     assert (late["state"], late["response"]) == ("success", "answer 1\n")
     loop.refresh_from_db()
     assert (loop.status, loop.runs_completed, loop.runs.count()) == ("running", 1, 2)
-    (agent.workspace / "go").touch()
+    (agent.workspace / "go2").touch()
     assert over(loop) == ("completed", "max_runs_reached", 2)
     assert calls(agent) == ["1", "2"]
     second.refresh_from_db()
     assert (second.response, second.late_result, second.fence, second.attempt) == ("answer 2\n", "", 1, 1)
 
 
+@freezes
 def test_a_worker_frozen_before_it_starts_the_process_neither_starts_it_nor_ends_its_heirs(parts, agent):
-    frozen = settled(parts.worker(failpoint="claim.committed STOP"))
+    frozen = parts.worker(failpoint="claim.committed STOP")
+    wait_for_a_pause(frozen)
     loop = begin(agent, HELD + "print('once')", max_runs=1)
     until(lambda: is_frozen(frozen))
     parts.worker()
@@ -234,6 +246,7 @@ def test_a_worker_frozen_before_it_starts_the_process_neither_starts_it_nor_ends
     assert calls(agent) == ["1"] and Execution.objects.get().attempt == 2
 
 
+@freezes
 def test_a_late_worker_clears_nothing_up_that_its_heir_has_not_collected(parts, agent):
     one = parts.worker()
     loop = begin(agent, HELD + "print('once')", max_runs=1)
@@ -243,9 +256,8 @@ def test_a_late_worker_clears_nothing_up_that_its_heir_has_not_collected(parts, 
     until(lambda: Execution.objects.get().fence == 2)
     two.send_signal(signal.SIGSTOP)
     one.send_signal(signal.SIGCONT)
-    (
-        agent.workspace / "go"
-    ).touch()  # so that `one` collects what is no longer its own, and takes it back a lease later
+    # So that `one` collects what is no longer its own, and takes it back a lease later.
+    (agent.workspace / "go").touch()
     assert over(loop) == ("completed", "max_runs_reached", 1)
     two.send_signal(signal.SIGCONT)
     turn = Execution.objects.get()
