@@ -9,9 +9,11 @@ layer does not say when it had to connect again: after a gap every watcher is to
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -40,7 +42,19 @@ class _Publisher:
         self.complained: float | None = None
         self.pending = 0  # a rough count: a hint more or less is none the worse
         self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, name="hints", daemon=True).start()
+        self.thread = threading.Thread(target=self.loop.run_forever, name="hints", daemon=True)
+        self.thread.start()
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """Let what waits go out, then end the thread: the interpreter must not go down under a loop that runs."""
+        if self.pid != os.getpid() or not self.thread.is_alive():
+            return
+        limit = time.monotonic() + SEND_SECONDS
+        while self.pending and time.monotonic() < limit:
+            time.sleep(0.005)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join(SEND_SECONDS)
 
     def send(self, hint: Hint) -> None:
         """Send it from the loop's thread; drop it where so many wait that Redis must be hanging."""

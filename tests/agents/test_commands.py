@@ -220,3 +220,20 @@ def test_commands_work_alone_and_say_on_stderr_alone_what_is_wrong(manage):
     assert seeded.returncode == 0 and seeded.stdout.splitlines()[-1].startswith("admin / ")
     assert seeded.stderr.strip(), "a Redis that is away is said"
     assert all(line.startswith("WARNING ") for line in seeded.stderr.splitlines())
+
+
+def test_a_command_that_says_a_hint_ends_well_every_time(tmp_path):
+    """Its interpreter goes down while the thread that sends hints is there."""
+    environment = {**os.environ, "TRINITY_DATA": str(tmp_path), "DJANGO_SETTINGS_MODULE": "trinity.settings"}
+    for name in ("DATABASE_URL", "REDIS_URL"):
+        environment.pop(name, None)
+
+    def manage(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "manage.py", *arguments]
+        return subprocess.run(command, cwd=settings.BASE_DIR, env=environment, capture_output=True, text=True)
+
+    assert manage("migrate", "-v0").returncode == 0
+    assert manage("createuser", "ann", "--password", "a long enough one").returncode == 0
+    for number in range(6):
+        done = manage("createagent", f"agent-{number}", "--owner", "ann", "--command", "true")
+        assert done.returncode == 0, done.stderr
