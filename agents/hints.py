@@ -50,6 +50,7 @@ class _Publisher:
         """Let what waits go out, then end the thread: the interpreter must not go down under a loop that runs."""
         if self.pid != os.getpid() or not self.thread.is_alive():
             return
+        self.complained = float("inf")  # where it would be written may be gone by now
         limit = time.monotonic() + SEND_SECONDS
         while self.pending and time.monotonic() < limit:
             time.sleep(0.005)

@@ -109,7 +109,6 @@ def create(owner: User, fields: dict[str, Any], by: Caller) -> Agent:
         with transaction.atomic():
             agent = Agent.objects.create(owner=owner, **fields)
             audit.allowed(by.name, by.through, "agent.change", agent.name, "created")
-            hints.say_access_changed()  # whoever listens may hear one more
     except IntegrityError as taken:
         raise refusals.conflict(f"An agent named {fields['name']} exists already.") from taken
     agent.workspace.mkdir(parents=True, exist_ok=True)

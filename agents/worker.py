@@ -58,6 +58,7 @@ class Desk:
         self.slots = slots
         self.free = Slots(slots)
         self.leaving = threading.Event()
+        self.gone = threading.Event()  # the main thread has heard it
         self._pool = ThreadPoolExecutor(slots, thread_name_prefix="slot")
         self._held: set[Hold] = set()  # what a slot of this process is busy with
         self._missed: set[Hold] = set()  # what the ledger gives to this process and no slot held at the last look
@@ -252,6 +253,7 @@ class Desk:
 
     def leave(self) -> None:
         """Let every slot go, without waiting for a turn."""
+        self.gone.set()
         self.leaving.set()
         for inbox in list(self._inboxes.values()):
             inbox.put(False)
@@ -341,6 +343,8 @@ class Beat(threading.Thread):
                 log.exception("the beat failed")
             ticks += 1
             self.desk.leaving.wait(BEAT_SECONDS)
+        while not self.desk.gone.wait(BEAT_SECONDS):  # what a handler raises may be lost where Python cannot pass it on
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
     def _tick(self, now: datetime, renewing: bool) -> None:
         if renewing:
@@ -410,7 +414,8 @@ def run_worker(slots: int) -> None:
 
     def leave(signum: int, frame: FrameType | None) -> None:
         desk.leaving.set()
-        raise StopRequested
+        if not desk.gone.is_set():  # a second signal must not break off the leaving itself
+            raise StopRequested
 
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGINT, leave)

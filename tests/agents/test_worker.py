@@ -62,7 +62,7 @@ class Parts:
                 child.send_signal(signal.SIGCONT)
                 child.terminate()
         for child in self.running:
-            child.wait(10)
+            child.wait(40)
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def agent(alice) -> Agent:
     return agent
 
 
-def until(claim: Callable[[], object], seconds: float = 15) -> object:
+def until(claim: Callable[[], object], seconds: float = 60) -> object:
     """What `claim` returns as soon as it is true."""
     limit = time.monotonic() + seconds
     while not (found := claim()):
@@ -106,7 +106,7 @@ def over(loop) -> tuple:
         loop.refresh_from_db()
         return not loop.is_active
 
-    until(ended, 30)
+    until(ended, 90)
     return loop.status, loop.stop_reason, loop.runs_completed
 
 
