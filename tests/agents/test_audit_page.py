@@ -131,7 +131,7 @@ def test_every_action_and_way_that_the_code_writes_can_be_chosen():
     written = set()
     for room in ("agents", "loops", "workspace", "trinity"):
         for file in (Path(settings.BASE_DIR) / room).rglob("*.py"):
-            if file.name != "trail.py" and "migrations" not in file.parts:
+            if file.name not in {"trail.py", "policy.py"} and "migrations" not in file.parts:  # which write no row
                 kinds = "loop|agent|shares|permissions|key|events|audit"
                 written |= set(re.findall(rf'"((?:{kinds})\.[a-z]+)"', file.read_text()))
     fields_of_answers = {"agent.name", "loop.id"}
