@@ -150,7 +150,7 @@ def _claim_next(agent: Agent, owner: str, now: datetime) -> Turn | None:
     failpoint("claim.execution")
     execution = Execution.objects.get(pk=head)
     if observer := _observer(execution.triggered_by):
-        observer.claimed(execution, now)
+        observer.claimed(execution, max(now, execution.created_at))  # as in `claim_head`
     return Turn(execution, agent, execution.fence, execution.attempt)
 
 

@@ -49,10 +49,13 @@ FROM agents_agent a WHERE a.id = %s"""
 
 
 def claim_head(agent: Agent, owner: str, lease_until: datetime, now: datetime) -> str | None:
-    """Give the first in the agent's line to `owner` if a slot is free; its id, or None. The agent must be locked."""
+    """Give the first in the agent's line to `owner` if a slot is free; its id, or None. The agent must be locked.
+
+    `now` was read before the lock was had, so the turn may be younger: it begins when it was made, at the earliest.
+    """
     with connection.cursor() as cursor:
         cursor.execute(
-            _CLAIM_HEAD,
+            _CLAIM_HEAD.format(later="MAX" if connection.vendor == "sqlite" else "GREATEST"),
             [owner, _adapt(lease_until), _adapt(now), agent.pk, agent.pk, agent.max_parallel_tasks],
         )
         row = cursor.fetchone()
@@ -61,7 +64,8 @@ def claim_head(agent: Agent, owner: str, lease_until: datetime, now: datetime) -
 
 _CLAIM_HEAD = """
 UPDATE agents_execution
-SET state = 'running', fence = fence + 1, attempt = attempt + 1, owner = %s, lease_until = %s, started_at = COALESCE(started_at, %s)
+SET state = 'running', fence = fence + 1, attempt = attempt + 1, owner = %s, lease_until = %s,
+  started_at = COALESCE(started_at, {later}(%s, created_at))
 WHERE id = (SELECT id FROM agents_execution WHERE agent_id = %s AND state = 'queued' ORDER BY id LIMIT 1)
   AND state = 'queued'
   AND (SELECT count(*) FROM agents_execution WHERE agent_id = %s AND state = 'running') < %s

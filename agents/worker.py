@@ -7,6 +7,7 @@ import os
 import queue as queues
 import shutil
 import signal
+import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -419,6 +420,7 @@ def run_worker(slots: int) -> None:
 
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGINT, leave)
+    _notice_signals(desk)
     Beat(desk).start()
     try:
         while not desk.leaving.is_set():
@@ -429,6 +431,19 @@ def run_worker(slots: int) -> None:
         desk.leave()
         with released():
             Worker.objects.filter(owner=desk.owner).delete()
+
+
+def _notice_signals(desk: Desk) -> None:
+    """Set `leaving` for a signal that another thread was given: it does not wake the main thread, which may wait for a bell."""
+    heard, waker = socket.socketpair()
+    waker.setblocking(False)
+    signal.set_wakeup_fd(waker.detach(), warn_on_full_buffer=False)
+
+    def listen() -> None:
+        while heard.recv(1):
+            desk.leaving.set()  # the beat then wakes the main thread
+
+    threading.Thread(target=listen, name="signals", daemon=True).start()
 
 
 def _answer_bells(desk: Desk) -> None:

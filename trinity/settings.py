@@ -171,7 +171,10 @@ def _database() -> dict[str, Any]:
         raise ImproperlyConfigured(f"DATABASE_URL cannot be read: {problem}") from problem
     if parsed.get("ENGINE") != "django.db.backends.postgresql":
         raise ImproperlyConfigured("DATABASE_URL must begin with postgresql:// (unset it to use SQLite)")
-    options = {**parsed.get("OPTIONS", {}), "pool": {"min_size": 1, "max_size": 8, "timeout": 20}}
+    given = parsed.get("OPTIONS", {})
+    # Who is frozen or cut off in the middle of a transaction must not keep its locks for longer than its leases.
+    silent = f"-c idle_in_transaction_session_timeout={TRINITY_LEASE_SECONDS}s {given.get('options', '')}".rstrip()
+    options = {**given, "options": silent, "pool": {"min_size": 1, "max_size": 8, "timeout": 20}}
     return {**parsed, "CONN_MAX_AGE": 0, "OPTIONS": options}
 
 

@@ -128,7 +128,7 @@ class Killer:
             case "up", _:
                 return self._hit_up(how, blow)
             case "redis", _:
-                return self._wipe_redis(blow)
+                return self.wipe_redis(blow.lasts / 4)
             case "postgresql fast" | "postgresql immediate", _:
                 return self._restart_postgresql(signal.SIGINT if "fast" in target else signal.SIGQUIT)
             case "agent", _:
@@ -162,11 +162,11 @@ class Killer:
         self._until_ready("up is not ready again")
         return True
 
-    def _wipe_redis(self, blow: Blow) -> bool:
-        """Kill it, and nothing of its data is left."""
+    def wipe_redis(self, pause: float) -> bool:
+        """Kill it, and nothing of its data is left; `pause`: seconds until it is there again, if nobody else starts it."""
         if self.product.redis is not None:
             self.product.redis.stop()
-            time.sleep(blow.lasts / 4)
+            time.sleep(pause)
             self.product.redis.start()
             return True
         pids = self.product.parts()["redis"]

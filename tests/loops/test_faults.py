@@ -130,6 +130,8 @@ CRASHES = [
     ("finish.told", 3),
     ("finish.written", 3),
     ("finish.committed", 3),
+    ("finish.done@3", 3),
+    ("finish.told@4", 3),
     ("finish.next_queued", 1),
     ("claim.execution@2", 1),
     ("claim.run@2", 1),
@@ -556,6 +558,27 @@ def test_a_connection_that_breaks_while_a_turn_is_adopted_costs_no_slot(parts, c
     all_went_well(falcon, loop)
 
 
+def test_a_worker_frozen_between_two_writes_holds_nobody_up_for_long(parts, cast, falcon):
+    """PostgreSQL ends its transaction and with it its locks. SQLite cannot: there a frozen writer must be thawed or killed."""
+    if connection.vendor != "postgresql":
+        pytest.skip("only PostgreSQL ends the transaction of a client that is silent")
+    life.change(falcon, {"max_parallel_tasks": 2}, caller(cast.alice))
+    loop, other = begin(cast.bob, falcon, SAY, max_runs=2), begin(cast.bob, falcon, HELD + SAY, max_runs=2)
+    frozen = parts.worker(failpoint="finish.execution STOP")
+    until(lambda: frozen.state == "T", what="it is never frozen")
+    parts.sweep()
+    parts.worker()
+    asked = time.monotonic()
+    engine.request_stop(caller(cast.bob), other.pk, timezone.now())
+    assert time.monotonic() - asked < 12
+    all_went_well(falcon, loop)
+    assert time.monotonic() - asked < 15
+    frozen.thaw()
+    (falcon.workspace / "go").touch()
+    ends(other)
+    assert (other.stop_reason, calls(falcon, other)) == ("user_stopped", ["1"])
+
+
 def test_a_worker_with_one_slot_adopts_and_runs_nothing_beside_what_it_adopted(parts, cast, falcon):
     life.change(falcon, {"max_parallel_tasks": 2}, caller(cast.alice))
     abandoned = begin(cast.bob, falcon, HELD + SAY, max_runs=2)
@@ -581,6 +604,16 @@ def test_a_cancelled_turn_that_was_adopted_is_closed_as_cancelled(cast, now):
     row = Execution.objects.get(pk=turn.execution.pk)
     assert (row.state, row.error) == ("cancelled", "Cancelled by alice.")
     assert loop.runs.get(run_number=1).error == "Cancelled by alice."
+
+
+def test_a_run_that_waited_for_the_agents_lock_does_not_begin_before_the_one_before_has_ended(cast, now):
+    loop = start(caller(cast.bob), cast.falcon, now)
+    turn = claim(cast.falcon, now)
+    later = now + timedelta(seconds=1)
+    executions.finish(turn, ok(), OWNER, later, keep_slot=False)
+    heir = claim(cast.falcon, now)  # its clock was read before it waited for the lock
+    one, two = loop.runs.order_by("run_number")
+    assert one.completed_at == two.started_at == heir.execution.started_at == later
 
 
 def test_an_end_that_is_told_again_because_its_answer_was_lost_is_no_late_result(cast, now):
