@@ -2,7 +2,7 @@
 
 from django.urls import include, path
 
-from agents.api import access, agents, people, reminders, turns
+from agents.api import access, agents, chat_history, default_key, monitoring, people, reminders, turns
 from agents.api.openapi import Docs, Schema
 
 urlpatterns = [
@@ -19,6 +19,7 @@ urlpatterns = [
     path("api/agents/<str:name>/timeout", agents.TimeoutView.as_view()),
     path("api/agents/<str:name>/task", turns.TaskView.as_view()),
     path("api/agents/<str:name>/chat", turns.ChatView.as_view()),
+    path("api/agents/<str:name>/chat/history", chat_history.ChatHistoryView.as_view()),
     path("api/agents/<str:name>/executions", turns.AgentExecutionsView.as_view()),
     path("api/agents/<str:name>/shares", access.SharesView.as_view()),
     path("api/agents/<str:name>/permissions", access.PermissionsView.as_view()),
@@ -29,6 +30,9 @@ urlpatterns = [
     path("api/executions/<str:execution_id>/cancel", turns.CancelView.as_view()),
     path("api/keys", access.KeysView.as_view()),
     path("api/keys/<int:key_id>", access.KeyView.as_view()),
+    path("api/mcp/keys/ensure-default", default_key.DefaultKeyView.as_view()),
+    path("api/monitoring/status", monitoring.FleetView.as_view()),
+    path("api/monitoring/agents/<str:name>", monitoring.AgentHealthView.as_view()),
     path("api/audit", access.AuditView.as_view()),
     path("", include("agents.page_urls")),
 ]
