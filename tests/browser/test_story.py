@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.browser.conftest import Product, Visit
+from tests.conftest import SCRIPTED
 
 pytestmark = pytest.mark.browser
 
@@ -214,6 +216,20 @@ def test_what_the_reader_holds_is_kept_while_runs_arrive(visit: Visit):
     row.get_by_text("Raw", exact=True).click()
     expect(row.locator("pre.response.raw")).to_be_visible()
     expect(reply).to_be_hidden()
+
+
+def test_the_first_loop_of_an_agent_brings_the_filters_with_it(visit: Visit, product: Product):
+    product.manage("createagent", "newcomer", "--owner", "alice", "--command", f"{sys.executable} {SCRIPTED}")
+    page = visit.sign_in("alice", "/agents/newcomer/loops/")
+    live(page)
+    expect(page.locator("#no-loops")).to_be_visible()
+    expect(page.locator("#loop-filters")).to_be_hidden()
+    row = start(page, plan("The very first", {"say": "one"}), max_runs="1")
+    expect(page.locator("#no-loops")).to_be_hidden()
+    page.locator("#find").fill("very first")
+    page.locator("#find").press("Enter")
+    expect(row).to_be_visible()
+    expect(page).to_have_url(re.compile("q=very"))
 
 
 def test_an_old_or_doubled_message_never_turns_a_row_back(visit: Visit):
