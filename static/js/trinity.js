@@ -127,7 +127,13 @@
   on("htmx:oobBeforeSwap", (event) => {
     const { target, fragment } = event.detail;
     if (target.id === "loops") {
-      for (const row of all("article.loop", fragment)) if (document.getElementById(row.id)) row.closest("li").remove();
+      // A row that is here already, by the socket or by the form's answer, keeps its place and the focus in it.
+      for (const row of all("article.loop", fragment)) {
+        const here = document.getElementById(row.id);
+        if (!here) continue;
+        if (version(row) > version(here)) setTimeout(catchUp);
+        row.closest("li").remove();
+      }
       return;
     }
     if (!isRow(target)) return;
@@ -322,9 +328,9 @@
     find("#message").focus({ preventScroll: false });
   });
 
-  on("loop-started", () => {
+  on("loop-started", (event) => {
     thisTab.drop(thisTab.get("draft-sent"));
-    const row = find("#loops article.loop h3 a");
+    const row = find(`#loop-${CSS.escape(event.detail.id)} h3 a`);
     if (row) row.focus();
     greet(true);
   });

@@ -23,7 +23,7 @@ TAB = "/agents/falcon/loops/"
 TURN = 15_000  # milliseconds that a turn of the scripted agent may take on a busy machine
 
 
-def plan(text: str, *steps: dict) -> str:
+def plan(text: str, *steps: dict[str, object]) -> str:
     return f"{text}\n{json.dumps(steps)}"
 
 
@@ -188,12 +188,13 @@ def test_the_same_story_without_any_script(chromium: Browser, product: Product, 
     visit.context.close()
 
 
-def test_what_the_reader_holds_is_kept_while_runs_arrive(visit: Visit):
+def test_what_the_reader_holds_is_kept_while_runs_arrive(visit: Visit, gate: Path):
     page = visit.sign_in("alice", TAB)
     live(page)
-    steps = [
+    steps: list[dict[str, object]] = [
         {"sleep": 0.3, "say": f"reply {number}\n\n" + "a long line of the reply\n\n" * 60} for number in range(1, 13)
     ]
+    steps[1]["wait"] = "gate"
     row = start(page, plan("Many replies", *steps), max_runs="12", no_progress_threshold="0")
     row.locator("button.open").click()
     reply = row.locator(".response.rendered")
@@ -203,6 +204,7 @@ def test_what_the_reader_holds_is_kept_while_runs_arrive(visit: Visit):
     search = page.locator("#find")
     search.focus()
     seen = int(row.get_attribute("data-version"))
+    gate.touch()
     search.press_sequentially("typed while it moves", delay=60)
     search.evaluate("input => input.setSelectionRange(2, 7)")
     expect(row).to_have_attribute("data-status", "completed", timeout=3 * TURN)
@@ -238,6 +240,7 @@ def test_an_old_or_doubled_message_never_turns_a_row_back(visit: Visit):
     row = start(page, plan("Only forward", {"say": "one"}), max_runs="1")
     expect(row).to_have_attribute("data-status", "completed", timeout=TURN)
     name = row.get_attribute("id")
+    row.locator("h3 a").focus()
     page.evaluate(
         """name => {
             const late = (id, swap) => `<article class="loop" id="${id}" data-status="queued" data-version="1"
@@ -250,6 +253,7 @@ def test_an_old_or_doubled_message_never_turns_a_row_back(visit: Visit):
     expect(row).to_have_attribute("data-status", "completed")
     expect(page.locator(f"[id='{name}']")).to_have_count(1)
     assert "late" not in row.inner_text()
+    expect(row.locator("h3 a")).to_be_focused()
 
 
 def test_the_page_recovers_by_itself_when_the_server_was_away(visit: Visit, product: Product, gate: Path):
