@@ -17,7 +17,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from agents import access, grants, refusals
-from agents.access import Caller
+from agents.access import Caller, Verdict
 from agents.models import Agent, Key
 from agents.pages import head_facts, managed, page
 from agents.refusals import Refused
@@ -191,12 +191,20 @@ def _revoked(request: HttpRequest, caller: Caller, among: QuerySet[Key]) -> str:
     """End the key that the form names; the sentence for the page."""
     given = _value(request, "key")
     number = int(given) if given.isascii() and given.isdigit() and len(given) <= 18 else 0
-    key = among.select_related("agent").filter(pk=number).first()
-    if key is None:
-        return "That key was revoked before."
+    key = Key.objects.select_related("agent").filter(pk=number).first()
+    if key is None or not among.filter(pk=number).exists():
+        return _not_here(caller, key, number)
     access.demand(access.end_key(caller, key), caller, "key.delete", str(key.pk), "Key")
     ended = grants.end_key(caller, key, timezone.now())
     return f"The key {key.name} is revoked: it opens nothing any more." if ended else "That key was revoked before."
+
+
+def _not_here(caller: Caller, key: Key | None, number: int) -> str:
+    """A key that is not on this page: one that was revoked before, or nobody's and somebody else's, which read alike."""
+    if key is not None and key.revoked_at is not None and access.end_key(caller, key) is Verdict.ALLOWED:
+        return "That key was revoked before."
+    access.demand(Verdict.UNKNOWN, caller, "key.delete", str(number), "Key")
+    return ""
 
 
 def _keys_facts(

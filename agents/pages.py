@@ -188,7 +188,9 @@ def _turns(agents: list[int]):
 
 @page
 def agent_page(request: HttpRequest, caller: Caller, name: str) -> HttpResponse:
-    """The agent's own address; its loops are all there is to see of it for now."""
+    """The agent's own address; its loops are all there is to see of it for now. Who may not see it does not learn that it is there."""
+    agent = access.agent_named(name)
+    access.demand(access.use_agent(caller, agent), caller, "agent.read", name, "Agent")
     return redirect("page-loops", name=name)
 
 

@@ -80,9 +80,10 @@ TABLE: Table = {
     ("caller.read", Guard.SIGNED_IN): ("GET api/users/me",),
     ("admin", Guard.ADMIN): ("ANY admin/",),
     ("agent.list", Guard.VISIBLE): ("GET api/agents", "GET api/monitoring/status", "GET ", "GET agents/"),
-    ("agent.open", Guard.SIGNED_IN): ("GET agents/<slug:name>/",),  # leads to its loops, which are guarded
     ("agent.change", Guard.ADMIN): ("POST api/agents", f"PATCH {AGENT} with command"),
-    ("agent.read", Guard.USE_AGENT): (f"GET {AGENT}", "GET api/monitoring/agents/<str:name>"),
+    ("agent.read", Guard.USE_AGENT): (
+        *(f"GET {AGENT}", "GET api/monitoring/agents/<str:name>", "GET agents/<slug:name>/"),
+    ),
     ("agent.read", Guard.MANAGE_AGENT): (f"GET {AGENT}/shares", f"GET {AGENT}/permissions", f"GET {ACCESS}"),
     ("agent.change", Guard.MANAGE_AGENT): (
         *(f"PATCH {AGENT}", f"PUT {AGENT}/timeout", f"POST {AGENT}/stop", f"POST {AGENT}/start", f"DELETE {AGENT}"),

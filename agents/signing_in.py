@@ -1,4 +1,6 @@
-"""How often somebody may get a password wrong: a limit per name and address, kept in the database that all web processes share.
+"""A password for a person, by page and by API alike: how often it may be wrong, and what the trail says of it.
+
+The limit is per name and address, kept in the database that all web processes share.
 
 An attempt is written down before the password is looked at and taken back where it was right, so that attempts made at the
 same moment cannot pass the limit together; who would pass it is refused without a look at the password.
@@ -12,14 +14,19 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth import authenticate
 from django.contrib.auth.forms import AuthenticationForm
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 from django.utils import timezone
 
-from agents import refusals
-from agents.models import FailedSignIn
+from agents import audit, refusals
+from agents.models import FailedSignIn, User
 from agents.refusals import Refused
+
+ACTION = "sign-in"
+WRONG = "Wrong username or password."
+NOBODY = "(unknown)"  # no username can be this
 
 
 def address_of(request: HttpRequest) -> str:
@@ -66,6 +73,22 @@ def _too_many(wait: int) -> Refused:
     return refusals.too_many(f"Request was throttled. Expected available in {wait} second{'s' * (wait != 1)}.", wait)
 
 
+def person_of(request: HttpRequest, name: str, password: str, through: str) -> User | None:
+    """Whose name and password these are; None where they are wrong. Raises Refused (429) where the limit is used up."""
+    noted = attempt(digest(address_of(request), name), timezone.now())
+    user = authenticate(request, username=name, password=password)
+    if not isinstance(user, User):
+        audit.refused(_known(name), through, ACTION, "", WRONG)
+        return None
+    was_right(noted)
+    return user
+
+
+def _known(name: str) -> str:
+    """The name as the trail may hold it: what is nobody's name may be a password in the wrong field."""
+    return name if User.objects.filter(username=name).exists() else NOBODY
+
+
 class BoundedSignIn(AuthenticationForm):
     """Name and password, with the limit on wrong ones. `refused` is set where it was used up."""
 
@@ -76,10 +99,12 @@ class BoundedSignIn(AuthenticationForm):
         if name is None or not password or self.request is None:
             return super().clean()
         try:
-            noted = attempt(digest(address_of(self.request), name), timezone.now())
+            self.user_cache = person_of(self.request, name, password, "page")
         except Refused as refused:
             self.refused = refused
             raise ValidationError(refused.detail, code="throttled") from refused
-        cleaned = super().clean()
-        was_right(noted)
-        return cleaned
+        if self.user_cache is None:
+            raise self.get_invalid_login_error()
+        self.confirm_login_allowed(self.user_cache)
+        audit.allowed(self.user_cache.username, "page", ACTION, "")
+        return self.cleaned_data

@@ -21,7 +21,7 @@ ACTIONS = (
     *("loop.start", "loop.list", "loop.read", "loop.stop", "loop.change", "loop.end"),
     *("execution.start", "execution.read", "execution.cancel", "agent.read", "agent.change", "shares.change"),
     *("permissions.change", "key.create", "key.read", "key.delete", "events.listen", "reminder.create"),
-    *("reminder.list", "reminder.cancel", "audit.read", "audit.prune"),
+    *("reminder.list", "reminder.cancel", "audit.read", "audit.prune", "sign-in"),
 )
 _OF_OTHER_IDS = ("key.", "execution.", "reminder.", "audit.")  # whose allowed rows name something that has no page
 _BATCH = 1000  # rows that one transaction deletes: nobody waits long for the database

@@ -21,7 +21,6 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from agents import keys
 from agents.api.doors import NoSuchAddress
 from agents.api.openapi import Docs, document
-from agents.api.people import SignInRate
 from agents.models import Execution, Key, Reminder, Worker
 from loops.models import Loop, LoopRun
 from tests.conftest import caller
@@ -56,7 +55,6 @@ schema.app = get_wsgi_application()
 def headers(request, cast, now, monkeypatch):
     """The bearer key of who is asked for; around them a loop with a run, and a key to delete."""
     monkeypatch.setattr("agents.api.turns.CHAT_WAITS", 0.01)
-    monkeypatch.setattr(SignInRate, "rate", "10000/s")
     Worker.objects.create(owner="host/boot/1/1", slots=1, seen_at=timezone.now())
     user = getattr(cast, request.param)
     Key.objects.create(pk=THERE["key_id"], user=user, name="another", digest="x")

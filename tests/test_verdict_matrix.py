@@ -72,11 +72,10 @@ MATRIX = {
     ("admin", Guard.ADMIN): row(page="LoLLLLL" + OUT),
     ("audit.read", Guard.ADMIN): row(page="4o44444" + OUT, rest=f"3o33333 3333333 {DEAD}"),
     ("agent.change", Guard.ADMIN): row(rest=f"3o33333 3333333 {DEAD}"),
-    ("agent.open", Guard.SIGNED_IN): row(page="ooooooo" + OUT),
     ("agent.list", Guard.VISIBLE): row(
         page="oooeeee" + OUT, rest=f"oooeeee oooeeee {DEAD}", mcp=f"oooeeee oooeeee {DEAD}"
     ),
-    ("agent.read", Guard.USE_AGENT): row(rest=REST_USE),
+    ("agent.read", Guard.USE_AGENT): row(page=USE + OUT, rest=REST_USE),
     ("agent.read", Guard.MANAGE_AGENT): row(page=MANAGE + OUT, rest=REST_MANAGE),
     ("agent.change", Guard.MANAGE_AGENT): row(page=MANAGE + OUT, rest=REST_MANAGE),
     ("shares.change", Guard.MANAGE_AGENT): row(page=MANAGE + OUT, rest=REST_MANAGE),
@@ -84,7 +83,7 @@ MATRIX = {
     ("key.read", Guard.HOLD_KEYS): row(page="oeeeee3" + OUT, rest=f"oeeeee3 3333333 {DEAD}"),
     ("key.create", Guard.HOLD_KEYS): row(page="oooooo3" + OUT, rest=f"oooooo3 3333333 {DEAD}"),
     ("key.create", Guard.MANAGE_AGENT): row(page=MANAGE + OUT, rest=f"oo33333 3333333 {DEAD}"),
-    ("key.delete", Guard.END_KEY): row(page="oeeeee3" + OUT, rest=f"oo33333 3333333 {DEAD}"),
+    ("key.delete", Guard.END_KEY): row(page="o444443" + OUT, rest=f"oo33333 3333333 {DEAD}"),
     ("key.delete", Guard.MANAGE_AGENT): row(page=MANAGE + OUT),
     ("execution.start", Guard.USE_AGENT): row(rest=REST_USE, mcp=TOOL_USE),
     ("execution.list", Guard.VISIBLE): row(rest=f"oooeeee oooeeee {DEAD}"),

@@ -5,13 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from django.contrib.auth import authenticate
 from django.db import transaction
 from django.utils import timezone
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.throttling import SimpleRateThrottle
 from rest_framework.views import APIView
 
 from agents import audit, health, keys, signing_in
@@ -19,22 +17,11 @@ from agents.access import Caller
 from agents.api import answers
 from agents.api.inputs import body_schema, read_body, text
 from agents.api.openapi import operation
-from agents.models import User
 from agents.refusals import Refused
 from agents.rest import THROUGH, FormParser, StrictJSONParser, body_of, caller_of
 
 TOKEN_LASTS = timedelta(hours=24)
 CREDENTIALS = {"username": text(150, least=1, required=True), "password": text(1000, least=1, required=True)}
-
-
-class SignInRate(SimpleRateThrottle):
-    """Guesses at one person's password from one address."""
-
-    rate = "20/min"
-
-    def get_cache_key(self, request: Request, view: APIView) -> str:
-        name = request.data.get("username") if isinstance(request.data, dict) else None
-        return f"sign-in:{signing_in.digest(signing_in.address_of(request), name)}"
 
 
 class Anonymous(APIView):
@@ -46,7 +33,6 @@ class Anonymous(APIView):
 
 class TokenView(Anonymous):
     parser_classes = (StrictJSONParser, FormParser)
-    throttle_classes = (SignInRate,)
 
     @operation(
         "create_token",
@@ -60,9 +46,9 @@ class TokenView(Anonymous):
     )
     def post(self, request: Request) -> Response:
         given = read_body(body_of(request), CREDENTIALS)
-        user = authenticate(request, **given)
-        if not isinstance(user, User):
-            raise Refused(401, "Wrong username or password.")
+        user = signing_in.person_of(request._request, given["username"], given["password"], THROUGH)
+        if user is None:
+            raise Refused(401, signing_in.WRONG)
         with transaction.atomic():
             key, secret = keys.issue(user, name="signed in", expires_at=timezone.now() + TOKEN_LASTS)
             audit.allowed(user.username, THROUGH, "key.create", str(key.pk), "signed in")

@@ -226,11 +226,13 @@ def test_the_owner_ends_every_key_of_the_agent_also_one_that_an_admin_made(cast)
     client = signed_in(cast.alice)
     status, html = send(client, TAB, "revoke-key", key=key.pk)
     assert status == 302 and "The key admins is revoked" in html and keys.look_up(secret, "rest") is None
-    for number in (key.pk, other.pk, 999_999, "x", "9" * 19, ""):
+    status, html = send(client, TAB, "revoke-key", key=key.pk)
+    assert status == 302 and "That key was revoked before." in html
+    for number in (other.pk, 999_999, "x", "9" * 19, ""):
         status, html = send(client, TAB, "revoke-key", key=number)
-        assert status == 302 and "That key was revoked before." in html
+        assert status == 404 and "Key not found." in html
     other.refresh_from_db()
-    assert other.revoked_at is None and len(trail()) == 1
+    assert other.revoked_at is None and [row[4] for row in trail()] == ["allowed"] + ["refused"] * 5
 
 
 def test_use_and_expiry_of_keys_are_said(cast, now):
@@ -262,8 +264,17 @@ def test_nobody_sees_or_ends_the_keys_of_others_not_even_an_admin_on_this_page(c
     for who in (cast.bob, cast.root):
         client = signed_in(who)
         assert "alices laptop" not in client.get(KEYS).content.decode()
-        assert send(client, KEYS, "revoke-key", key=key.pk)[0] == 302
-    assert keys.look_up(secret, "rest") is not None and not trail()
+        foreign, unknown = send(client, KEYS, "revoke-key", key=key.pk), send(client, KEYS, "revoke-key", key=99_999)
+        assert foreign[0] == unknown[0] == 404
+        assert "Key not found." in foreign[1] and "revoked before" not in foreign[1]
+    assert keys.look_up(secret, "rest") is not None and [row[2] for row in trail()] == ["key.delete"] * 4
+
+
+def test_a_revoked_key_of_somebody_else_reads_like_none(cast, now):
+    key, _ = keys.issue(cast.alice, name="gone")
+    keys.revoke(key, now)
+    assert send(signed_in(cast.bob), KEYS, "revoke-key", key=key.pk)[0] == 404
+    assert "revoked before" in send(signed_in(cast.alice), KEYS, "revoke-key", key=key.pk)[1]
 
 
 def test_the_secret_is_shown_to_nobody_but_its_maker_and_on_no_other_page(cast):

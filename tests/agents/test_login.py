@@ -9,7 +9,7 @@ from django.test import Client, RequestFactory
 from django.utils import timezone
 
 from agents import signing_in
-from agents.models import FailedSignIn
+from agents.models import Audit, FailedSignIn
 from agents.refusals import Refused
 from tests.conftest import PASSWORD
 
@@ -54,12 +54,8 @@ def test_being_refused_does_not_make_the_wait_longer(cast):
 
 
 def test_the_words_are_those_of_the_api(cast):
-    from django.core.cache import cache
-
-    cache.clear()
-    api = [Client().post("/api/token", WRONG, "application/json") for _ in range(21)][-1]
-    cache.clear()
     fail(10)
+    api = Client().post("/api/token", WRONG, "application/json")
     page = Client().post("/login/", WRONG)
     assert api.status_code == page.status_code == 429
     assert api.json()["detail"].replace(api["Retry-After"], page["Retry-After"]) in page.content.decode()
@@ -194,3 +190,43 @@ def test_attempts_of_the_same_moment_do_not_pass_the_limit_together(cast):
     for thread in threads:
         thread.join(30)
     assert FailedSignIn.objects.count() == 14 - len(refused) <= 10 and set(refused) == {429}
+
+
+def test_page_and_api_count_together(cast):
+    assert fail(5) == [200] * 5
+    api = [Client().post("/api/token", WRONG, "application/json").status_code for _ in range(6)]
+    assert api == [401] * 5 + [429] and fail(1) == [429]
+
+
+def test_a_right_password_for_a_token_counts_for_nothing(cast):
+    assert Client().post("/api/token", RIGHT, "application/json").status_code == 200
+    assert not FailedSignIn.objects.exists()
+
+
+def test_every_sign_in_and_every_wrong_password_is_on_the_trail(cast):
+    fail(1)
+    Client().post("/api/token", WRONG, "application/json")
+    Client().post("/login/", RIGHT)
+    rows = Audit.objects.order_by("pk").values_list("actor", "through", "action", "verdict")
+    assert list(rows) == [
+        ("alice", "page", "sign-in", "refused"),
+        ("alice", "rest", "sign-in", "refused"),
+        ("alice", "page", "sign-in", "allowed"),
+    ]
+
+
+def test_a_password_typed_as_a_name_is_not_on_the_trail(cast):
+    fail(1, username=PASSWORD)
+    assert PASSWORD not in str(list(Audit.objects.values())) and Audit.objects.get().actor == signing_in.NOBODY
+
+
+def test_throttled_guesses_cannot_fill_the_trail(cast):
+    fail(30)
+    assert Audit.objects.count() == 10
+
+
+def test_a_disabled_person_cannot_sign_in_by_page_or_api(cast):
+    cast.alice.is_active = False
+    cast.alice.save()
+    assert Client().post("/login/", RIGHT).status_code == 200
+    assert Client().post("/api/token", RIGHT, "application/json").status_code == 401

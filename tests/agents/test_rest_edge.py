@@ -205,17 +205,8 @@ def test_a_search_that_no_database_takes_is_400(cast, search):
 
 
 # -- signing in -------------------------------------------------------------------------------------
-@pytest.fixture
-def fresh_rates():
-    from django.core.cache import cache
-
-    cache.clear()
-    yield
-    cache.clear()
-
-
 @pytest.mark.parametrize("as_form", [True, False])
-def test_a_password_gives_a_token_that_is_the_person(cast, fresh_rates, as_form):
+def test_a_password_gives_a_token_that_is_the_person(cast, as_form):
     given = {"username": "alice", "password": PASSWORD}
     kind = "application/x-www-form-urlencoded" if as_form else "application/json"
     body = f"username=alice&password={PASSWORD.replace(' ', '+')}" if as_form else given
@@ -227,7 +218,7 @@ def test_a_password_gives_a_token_that_is_the_person(cast, fresh_rates, as_form)
     assert key.expires_at and Audit.objects.filter(action="key.create", target=str(key.pk)).exists()
 
 
-def test_wrong_credentials_are_401_and_bad_ones_400(cast, fresh_rates):
+def test_wrong_credentials_are_401_and_bad_ones_400(cast):
     nobody = Rest()
     for given in ({"username": "alice", "password": "wrong"}, {"username": "nobody", "password": PASSWORD}):
         answer = nobody.post("/api/token", given)
@@ -241,12 +232,12 @@ def test_wrong_credentials_are_401_and_bad_ones_400(cast, fresh_rates):
         assert answer.status_code == 400 and set(answer.json()["errors"]) == named
 
 
-def test_guessing_a_password_is_slowed_down(cast, fresh_rates):
+def test_guessing_a_password_is_slowed_down(cast):
     nobody = Rest()
-    statuses = [nobody.post("/api/token", {"username": "alice", "password": "wrong"}).status_code for _ in range(21)]
-    assert statuses == [401] * 20 + [429]
+    statuses = [nobody.post("/api/token", {"username": "alice", "password": "wrong"}).status_code for _ in range(11)]
+    assert statuses == [401] * 10 + [429]
     answer = nobody.post("/api/token", {"username": "alice", "password": PASSWORD})
-    assert answer.status_code == 429 and 1 <= int(answer["Retry-After"]) <= 60
+    assert answer.status_code == 429 and 1 <= int(answer["Retry-After"]) <= 600
     assert nobody.post("/api/token", {"username": "bob", "password": PASSWORD}).status_code == 200
 
 
