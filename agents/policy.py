@@ -69,6 +69,7 @@ def _rule(way: str, action: str, guard: Guard) -> Rule:
 
 AGENT = "api/agents/<str:name>"
 EXECUTION = "api/executions/<str:execution_id>"
+EXECUTION_PAGE = "executions/<slug:execution_id>/"
 ACCESS = "agents/<slug:name>/access/"
 
 TABLE: Table = {
@@ -104,10 +105,15 @@ TABLE: Table = {
     ("key.delete", Guard.MANAGE_AGENT): (f"POST {ACCESS} with do=revoke-key",),
     ("audit.read", Guard.ADMIN): ("GET api/audit", "GET audit/"),
     ("execution.start", Guard.USE_AGENT): (f"POST {AGENT}/task", f"POST {AGENT}/chat"),
-    ("execution.list", Guard.VISIBLE): ("GET api/executions",),
-    ("execution.read", Guard.USE_AGENT): (f"GET {AGENT}/executions", f"GET {AGENT}/chat/history"),
-    ("execution.read", Guard.FOLLOW_EXECUTION): (f"GET {EXECUTION}",),
-    ("execution.cancel", Guard.FOLLOW_EXECUTION): (f"POST {EXECUTION}/cancel",),
+    ("execution.list", Guard.VISIBLE): ("GET api/executions", "GET executions/"),
+    ("execution.read", Guard.USE_AGENT): (
+        *(f"GET {AGENT}/executions", f"GET {AGENT}/chat/history", "GET agents/<slug:name>/executions/"),
+    ),
+    ("execution.read", Guard.FOLLOW_EXECUTION): (
+        *(f"GET {EXECUTION}", f"GET {EXECUTION_PAGE}", f"GET {EXECUTION_PAGE}output/"),
+        *(f"GET {EXECUTION_PAGE}message/", f"GET {EXECUTION_PAGE}response/"),
+    ),
+    ("execution.cancel", Guard.FOLLOW_EXECUTION): (f"POST {EXECUTION}/cancel", f"POST {EXECUTION_PAGE}cancel/"),
     ("reminder.create", Guard.REMIND_AGENT): (f"POST {AGENT}/reminders",),
     ("reminder.list", Guard.REMIND_AGENT): (f"GET {AGENT}/reminders",),
     ("reminder.cancel", Guard.REMIND_AGENT): (f"POST {AGENT}/reminders/<str:reminder_id>/cancel",),

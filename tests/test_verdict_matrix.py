@@ -86,10 +86,10 @@ MATRIX = {
     ("key.delete", Guard.END_KEY): row(page="o444443" + OUT, rest=f"oo33333 3333333 {DEAD}"),
     ("key.delete", Guard.MANAGE_AGENT): row(page=MANAGE + OUT),
     ("execution.start", Guard.USE_AGENT): row(rest=REST_USE, mcp=TOOL_USE),
-    ("execution.list", Guard.VISIBLE): row(rest=f"oooeeee oooeeee {DEAD}"),
-    ("execution.read", Guard.USE_AGENT): row(rest=REST_USE),
-    ("execution.read", Guard.FOLLOW_EXECUTION): row(rest=REST_USE),
-    ("execution.cancel", Guard.FOLLOW_EXECUTION): row(rest=REST_USE),
+    ("execution.list", Guard.VISIBLE): row(page="oooeeee" + OUT, rest=f"oooeeee oooeeee {DEAD}"),
+    ("execution.read", Guard.USE_AGENT): row(page=USE + OUT, rest=REST_USE),
+    ("execution.read", Guard.FOLLOW_EXECUTION): row(page=USE + OUT, rest=REST_USE),
+    ("execution.cancel", Guard.FOLLOW_EXECUTION): row(page=USE + OUT, rest=REST_USE),
     ("reminder.create", Guard.REMIND_AGENT): row(rest=f"{MANAGE} oo33333 {DEAD}"),
     ("reminder.list", Guard.REMIND_AGENT): row(rest=f"{MANAGE} oo33333 {DEAD}"),
     ("reminder.cancel", Guard.REMIND_AGENT): row(rest=f"{MANAGE} oo33333 {DEAD}"),
@@ -251,7 +251,11 @@ def address(rule: Rule, house, who: Who) -> str:
             "<slug:loop_id>": who.loop.pk,
         },
         **{"<int:run_number>": "1", "<int:number>": "1", "<int:key_id>": str(house.key.pk)},
-        **{"<str:execution_id>": house.turn.pk, "<str:reminder_id>": house.reminder.pk},
+        **{
+            "<str:execution_id>": house.turn.pk,
+            "<slug:execution_id>": house.turn.pk,
+            "<str:reminder_id>": house.reminder.pk,
+        },
     }
     where = {"static/": "static/css/app.css", r"^api(?:/[\s\S]*)?$": "api/nothing/of/that/name"}.get(
         rule.where, rule.where

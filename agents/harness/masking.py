@@ -13,20 +13,30 @@ _WORD = re.compile(rb"[^ \t\n\r\v\f]+")
 Span = tuple[int, int]
 
 
+def mask_from(data: bytes, first: int, secrets: Sequence[str]) -> bytes:
+    """The data from byte `first` on, masked with an eye to what stands before: a secret may begin there."""
+    spans = [(max(begin, first), end) for begin, end in _spans(data, secrets) if end > first]
+    return _replaced(data[first:], [(begin - first, end - first) for begin, end in spans])
+
+
 def mask(data: bytes, secrets: Sequence[str]) -> bytes:
     """The data with every secret replaced by a fixed mark: whole, with white space in it, or a piece of its second half.
 
     The first half of a key alone is no secret: it names the kind of key and what it is for. At the very end it is
     masked as well, since there the second half may be on its way.
     """
+    spans = _spans(data, secrets)
+    return _replaced(data, spans) if spans else data
+
+
+def _spans(data: bytes, secrets: Sequence[str]) -> list[Span]:
+    """Where the secrets stand, in order and apart from each other."""
     dense = data.translate(None, _SPACE)
     plain = [secret.encode("utf-8", "replace").translate(None, _SPACE) for secret in secrets]
     spans = [span for secret in filter(None, plain) for span in _places(dense, secret)]
-    if not spans:
-        return data
-    if len(dense) < len(data):
+    if spans and len(dense) < len(data):
         spans = list(_with_space(data, _merged(spans)))
-    return _replaced(data, _merged(spans))
+    return _merged(spans)
 
 
 def mask_text(text: str, secrets: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.templatetags.page import exact, icon, stamp
-from loops import body, words
+from loops import body, prose, words
 from loops.core.prompt import PREVIOUS, RUN
 from loops.words import Part, Words
 from loops.words.status import who
@@ -24,6 +24,8 @@ register.filter("money", words.money)
 register.filter("duration", words.duration_words)
 register.filter("seconds", words.seconds_words)
 register.filter("who", who)
+
+register.filter("prose", prose.render)
 
 _CLOCK = re.compile(r"\d\d:\d\d(:\d\d)?")
 
