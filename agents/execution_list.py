@@ -70,6 +70,11 @@ class Row:
     runs: tuple[Execution, ...] = ()
 
     @property
+    def trigger(self) -> str:
+        """What asked for it, in words."""
+        return TRIGGERS.get(self.execution.triggered_by, "")
+
+    @property
     def name(self) -> str:
         """The first line of its message."""
         lines = (line.strip() for line in str(vars(self.execution)["opening"]).splitlines())

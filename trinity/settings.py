@@ -38,6 +38,7 @@ TRINITY_MAX_ATTEMPTS = 3
 TRINITY_MAX_ACTIVE_PER_AGENT = env.whole("TRINITY_MAX_ACTIVE_PER_AGENT", 20, least=1, most=10_000)
 TRINITY_MAX_ACTIVE_PER_USER = env.whole("TRINITY_MAX_ACTIVE_PER_USER", 100, least=1, most=100_000)
 TRINITY_MAX_STARTS_PER_MINUTE = env.whole("TRINITY_MAX_STARTS_PER_MINUTE", 300, least=1, most=100_000)
+TRINITY_MCP_PER_MINUTE = env.whole("TRINITY_MCP_PER_MINUTE", 600, least=1, most=1_000_000)  # requests of one caller
 TRINITY_MAX_LOOP_DEPTH = env.whole("TRINITY_MAX_LOOP_DEPTH", 3, least=0, most=100)
 TRINITY_SIGN_IN_FAILURES = env.whole("TRINITY_SIGN_IN_FAILURES", 10, least=1, most=10_000)  # per name and address
 TRINITY_SIGN_IN_SECONDS = env.whole("TRINITY_SIGN_IN_SECONDS", 600, least=1, most=86_400)  # so long each one counts

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
@@ -18,7 +19,7 @@ from django.http.request import split_domain_port, validate_host
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 
-from agents import keys
+from agents import keys, rates
 from agents.access import Caller
 from agents.hints import runs_here
 from agents.rest import MOST_BYTES
@@ -54,6 +55,11 @@ class McpDoor:
         if scope["method"] != "POST":
             said = "Send each message by POST; there is no stream to open and no session to end."
             return await _refuse(send, HTTPStatus.METHOD_NOT_ALLOWED, said, (b"allow", b"POST"))
+        if seconds := await in_thread(
+            rates.wait, f"mcp:{caller.identity}", settings.TRINITY_MCP_PER_MINUTE, time.time()
+        ):
+            said = f"Request was throttled. Expected available in {seconds} second{'s' * (seconds != 1)}."
+            return await _refuse(send, HTTPStatus.TOO_MANY_REQUESTS, said, (b"retry-after", str(seconds).encode()))
         manager = await self.serving.manager()
         known = caller_now.set(caller)
         try:

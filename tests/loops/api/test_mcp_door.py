@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import time
 from datetime import timedelta
 
 import pytest
+import redis
 from django.utils import timezone
 
-from agents import executions, keys
+from agents import executions, keys, rates
 from agents.models import Agent, Key, User
 from agents.rest import MOST_BYTES
 from loops.api import mcp_door
@@ -262,3 +264,25 @@ def test_a_manager_that_cannot_open_is_an_error_and_no_endless_wait(key, monkeyp
 def test_refusals_are_in_the_log_without_the_key(cast, caplog):
     ask("trinity_not-a-key")
     assert "Unauthorized: /mcp" in caplog.text and "not-a-key" not in caplog.text
+
+
+# -- how many ---------------------------------------------------------------------------------------
+def test_too_many_requests_are_429_with_the_time_to_wait_and_others_are_answered(cast, key, settings):
+    settings.TRINITY_MCP_PER_MINUTE = 2
+    who = f"mcp:user:{cast.alice.pk}"
+    rates._redis().delete(*(f"trinity:rate:{int(time.time()) // 60 + more}:{who}" for more in (0, 1)))
+    while time.time() % 60 > 55:
+        time.sleep(1)
+    answers = [ask(key) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert 1 <= int(answers[2].headers["retry-after"]) <= 60 and "throttled" in answers[2].json()["detail"]
+    settings.TRINITY_MCP_PER_MINUTE = 600
+    assert ask(keys.issue(cast.bob, name="test")[1]).status_code == 200
+
+
+def test_requests_are_counted_here_while_redis_is_away(settings, monkeypatch):
+    monkeypatch.setattr(rates, "_own", {})
+    away = redis.Redis(unix_socket_path="/nowhere/redis.sock")
+    monkeypatch.setattr(rates, "_redis", lambda: away)
+    assert [rates.wait("x", 2, 1_000.0) for _ in range(3)] == [0, 0, 20]
+    assert rates.wait("x", 2, 1_020.0) == 0 and len(rates._own) == 1
