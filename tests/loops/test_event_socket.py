@@ -169,6 +169,20 @@ async def test_the_end_of_the_session_closes_its_socket(cast, client):
     assert await closed(listener) == 4401
 
 
+@pytest.mark.parametrize("by", ["key", "session"])
+async def test_a_person_who_is_disabled_without_a_word_is_out_within_seconds(cast, client, by):
+    if by == "key":
+        listener = await opened(await key_of(cast.bob))
+    else:
+        await sync(client.force_login)(cast.bob)
+        cookie = f"sessionid={client.cookies['sessionid'].value}"
+        listener = socket(headers={"cookie": cookie, "origin": "http://testserver"})
+        assert (await listener.connect())[0]
+    cast.bob.is_active = False
+    await sync(cast.bob.save)()
+    assert await closed(listener) == 4401
+
+
 async def test_a_loop_that_was_forgotten_is_not_told_of_again(cast, monkeypatch):
     monkeypatch.setattr(event_reader, "MOST_REMEMBERED", 1)
     heron = await sync(make_agent)(cast.alice, "heron")
