@@ -21,4 +21,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:  # Ctrl-C while it loads: nothing has begun that would have to be ended in order
+        sys.exit(130)

@@ -111,7 +111,7 @@ def create(owner: User, fields: dict[str, Any], by: Caller) -> Agent:
             audit.allowed(by.name, by.through, "agent.change", agent.name, "created")
     except IntegrityError as taken:
         raise refusals.conflict(f"An agent named {fields['name']} exists already.") from taken
-    agent.workspace.mkdir(parents=True, exist_ok=True)
+    agent.workspace.mkdir(mode=0o700, parents=True, exist_ok=True)
     return agent
 
 

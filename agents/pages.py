@@ -78,8 +78,8 @@ def _own_path(request: HttpRequest, url: str) -> str:
 
 
 def _refused(request: HttpRequest, refusal: Refused) -> HttpResponse:
-    if is_fragment(request):  # the page itself cannot stand any more: load it anew, to be told why
-        return HttpResponse(refusal.detail, status=refusal.status, headers={"HX-Refresh": "true"})
+    if is_fragment(request):  # the script shows it beside what was pressed; the page, and what is typed in it, stays
+        return HttpResponse(refusal.detail, status=refusal.status, content_type="text/plain; charset=utf-8")
     facts = {"title": TITLES.get(refusal.status, "Not done"), "detail": refusal.detail}
     return render(request, "problem.html", facts, status=refusal.status)
 

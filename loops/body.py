@@ -7,11 +7,12 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from django.conf import settings
 from django.db.models.functions import Left, Length
 from django.utils.safestring import SafeString
 
 from agents.models import Execution
-from loops import charts, prose, words
+from loops import charts, curl, prose, words
 from loops.core.words import OnFailure, RunStatus
 from loops.last_line import last_line
 from loops.models import Loop, LoopRun
@@ -73,6 +74,7 @@ class Body:
     message_is_cut: bool
     response: Response | None
     now_line: str
+    curl: str
 
 
 def of(row: Row, now: datetime) -> Body:
@@ -89,6 +91,7 @@ def of(row: Row, now: datetime) -> Body:
         message=message,
         message_is_cut=size > MESSAGE_SHOWN,
         response=_response(loop, runs),
+        curl="" if size > MESSAGE_SHOWN else curl.of_loop(settings.TRINITY_BASE_URL, loop.agent.name, loop, message),
         now_line=last_line(row.running) if row.running else "",
     )
 

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
+from django.conf import settings
 from django.http import QueryDict
 
 from agents.models import Agent
-from loops import words
+from loops import curl, words
+from loops.advice import advice
 from loops.core import prompt
 from loops.core.spec import Errors, Invalid, MessageSpec, parse
 from loops.models import Loop
@@ -39,6 +41,7 @@ WHOLE = (
     *("max_runs", "delay_seconds", "timeout_per_run", "max_duration_seconds", "no_progress_threshold"),
     "max_consecutive_failures",
 )
+LEAST_TIMEOUT = 10  # seconds, of one run
 INITIAL = {
     **dict.fromkeys(LABELS, ""),
     **{"max_runs": "5", "delay_seconds": "0", "no_progress_threshold": "3"},
@@ -108,6 +111,18 @@ class LoopForm:
         """Raises Invalid with the API's sentences."""
         return parse(self.body())
 
+    def shaped(self, pattern: str) -> LoopForm:
+        """The form in the shape of a pattern; what the person has typed stays, what an earlier pattern filled in does not."""
+        chosen = next((known for known in PATTERNS if known.name == pattern), None)
+        if chosen is None:
+            return self
+        values = dict(self.values)
+        for name, first in INITIAL.items():
+            filled_in = {first, *(known.fields[name] for known in PATTERNS if name in known.fields)}
+            if values[name] in filled_in or not values[name].strip():
+                values[name] = chosen.fields.get(name, first)
+        return replace(self, values=values, pattern=chosen.name)
+
     def refused(self, errors: Errors, problem: str = "") -> LoopForm:
         """The same form with what is wrong with it."""
         return replace(self, errors=errors, problem=problem)
@@ -175,20 +190,25 @@ class Outlook:
     left_out: list[str] = field(default_factory=list)
     first: str = ""
     second: str = ""
-    hint: str = ""
+    hints: list[str] = field(default_factory=list)
+    shorter_timeout: int | None = None
+    curl: str = ""
 
 
 def outlook(form: LoopForm, agent: Agent) -> Outlook:
     """Reads the form with the API's own rules; a field that they refuse is left out, and said to be."""
     body, left_out = form.body(), []
     message, signal = body["message"], str(body.get("stop_signal", "")).strip()
+    reports_cost = agent.harness != "command" or agent.output != "text"
+    hints = advice(message, signal, has_budget="max_cost_usd" in body, reports_cost=reports_cost)
+    command = curl.of_fields(settings.TRINITY_BASE_URL, agent.name, body) if message.strip() else ""
     body["message"] = "any"
     try:
         spec = parse(body)
     except Invalid as refused:
         left_out = [LABELS.get(name, name) for name in LABELS if name in refused.errors]
         if "max_runs" in refused.errors:
-            return Outlook(left_out=left_out, first=message, hint=_hint(message, signal))
+            return Outlook(left_out=left_out, first=message, hints=hints, curl=command)
         spec = parse({name: value for name, value in body.items() if name not in refused.errors})
     limit = agent.timeout_seconds
     return Outlook(
@@ -199,14 +219,15 @@ def outlook(form: LoopForm, agent: Agent) -> Outlook:
         left_out=left_out,
         first=message,
         second=message if spec.max_runs > 1 and prompt.PREVIOUS in message else "",
-        hint=_hint(message, signal),
+        hints=hints,
+        shorter_timeout=_shorter_timeout(spec, limit),
+        curl=command,
     )
 
 
-def _hint(message: str, signal: str) -> str:
-    """What often goes wrong with a signal."""
-    if not signal or not message.strip():
-        return ""
-    if signal in message:
-        return f"The template itself contains {signal}. That is fine: only replies are searched."
-    return f"The template never mentions {signal}, so the agent may not know to say it."
+def _shorter_timeout(spec: MessageSpec, agent_timeout: int) -> int | None:
+    """The timeout of a run with which a deadline below it would be met; None where there is nothing to mend."""
+    limit = spec.max_duration_seconds
+    if limit is None or not LEAST_TIMEOUT <= limit < (spec.timeout_per_run or agent_timeout):
+        return None
+    return limit

@@ -11,6 +11,7 @@ from django.contrib import messages
 from django.db.models.functions import Left, Length
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST
@@ -157,6 +158,8 @@ def _text(text: str) -> HttpResponse:
 def loop_new(request: HttpRequest, caller: Caller, name: str) -> HttpResponse:
     """The start form: empty, as a pattern, filled in with an earlier loop's limits, or as it was sent."""
     agent, now = _agent(caller, name, "loop.start"), timezone.now()
+    if request.method == "POST" and (pattern := request.GET.get("pattern")):
+        return _form_page(request, caller, agent, LoopForm.typed(request.POST).shaped(pattern), now)
     if request.method == "POST":
         return _start(request, caller, agent, now)
     if earlier := request.GET.get("from", ""):
@@ -188,13 +191,15 @@ def _started(request: HttpRequest, caller: Caller, agent: Agent, loop: Loop, now
     """The list with the new row on top; where the script asks, and the list is there, only the row."""
     address = reverse("page-loops", args=[agent.name])
     if not is_fragment(request):
+        messages.success(request, f"Started loop {loop.pk}.")
         return redirect(f"{address}?open={loop.pk}#loop-{loop.pk}")
     if "grows" not in request.POST:
+        messages.success(request, f"Started loop {loop.pk}.")
         return HttpResponse(headers={"HX-Redirect": f"{address}?open={loop.pk}"})
     row = _row(loop)
     html = live.on_top(row, caller.name, now) + live.agent_parts(agent, caller, now, of_list=True)
     return HttpResponse(
-        '<div id="run-panel"></div>' + html + live.spoken([f"Loop {row.short} started."]),
+        render_to_string("loops/_started.html", {"loop": loop}) + html + live.spoken([f"Loop {row.short} started."]),
         headers={"HX-Trigger-After-Swap": json.dumps({"loop-started": {"id": loop.pk}})},
     )
 
@@ -204,7 +209,12 @@ def _form_page(
 ) -> HttpResponse:
     facts = {
         **_head(agent, caller, now, ("Run Loop", "")),
-        **{"form": form, "outlook": outlook(form, agent), "patterns": PATTERNS, "inline": is_fragment(request)},
+        **{
+            "form": form,
+            "outlook": outlook(form, agent),
+            "patterns": PATTERNS,
+            "inline": is_fragment(request) and "whole" not in request.POST,
+        },
     }
     template = "loops/_form.html" if is_fragment(request) else "loops/form.html"
     return render(request, template, facts, status=status)

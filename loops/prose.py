@@ -36,7 +36,7 @@ def render(text: str) -> SafeString:
 
 @cache
 def _reader() -> MarkdownIt:
-    reader = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    reader = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable(["table", "strikethrough"])
     reader.disable(["image", "html_block", "html_inline"])
     reader.core.ruler.push("lower_headings", _lower_headings)
     return reader

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+FOR_EVERY_START = {"lock", "secret_key", "host_id", "static"}  # there before anything has begun
 LOOK_EVERY = 0.05  # seconds; waiting inside flock could not be given a limit
 
 
@@ -35,6 +36,15 @@ def take(folder: Path, patience: float = 10.0, on_wait: Callable[[], None] = lam
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor
+
+
+def leave_unused(folder: Path) -> None:
+    """For its holder, whose start has failed: remove what was made for it where nothing has been kept in the folder yet."""
+    found = {entry.name for entry in folder.iterdir()}
+    if found <= FOR_EVERY_START:
+        for name in found:
+            entry = folder / name
+            entry.rmdir() if entry.is_dir() else entry.unlink()
 
 
 def _try_lock(descriptor: int) -> bool:

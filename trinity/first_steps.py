@@ -70,8 +70,9 @@ def _reach_database() -> None:
 
 def _reach_file() -> None:
     try:
+        Path(connection.settings_dict["NAME"]).touch(mode=0o600)  # its log files take the mode over
         connection.ensure_connection()
-    except DatabaseError as reason:
+    except (DatabaseError, OSError) as reason:
         raise NotReady(
             f"TRINITY_DATA: the database file in {settings.TRINITY_DATA} cannot be used: {reason}"
         ) from reason

@@ -6,18 +6,21 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from django.conf import settings
 
-from trinity import checks, first_steps, redis_server
+from trinity import checks, data_folder, first_steps, redis_server
 from trinity.child import Part, program
 from trinity.log_lines import write_line
 from trinity.readiness import Readiness
 from trinity.supervisor import Supervisor
 
+CTRL_C = (
+    signal.SIGINT,
+)  # it reaches the whole process group: for parts that leave when they are asked in order, and not before
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where a listener on all addresses is reached from here
 
 
@@ -42,6 +45,8 @@ class Installation:
         supervisor.start(Part("setup", self._set_up, then=lambda: self._start_rest(supervisor)))
         code = supervisor.run()
         redis_server.tidy_up(address)
+        if code:
+            data_folder.leave_unused(settings.TRINITY_DATA)
         return code
 
     @property
@@ -75,7 +80,7 @@ class Installation:
             environment={"TRINITY_DATA": str(settings.TRINITY_DATA), "PATH": os.environ.get("PATH", os.defpath)},
             folder=folder,
             kept=(self.lock,),
-            blocked=(signal.SIGINT,),  # Ctrl-C reaches the whole process group, and this part is to leave last
+            blocked=CTRL_C,
         )
         return Part(
             "redis",
@@ -94,7 +99,7 @@ class Installation:
         """
         descriptor = self.listener.fileno()
         arguments = ["-m", "daphne", "-v", "0", "--fd", str(descriptor), "trinity.asgi:application"]
-        return Part("web", self._python(arguments, descriptor), patience=2.0, logged=True)
+        return Part("web", self._python(arguments, descriptor, blocked=CTRL_C), patience=2.0, logged=True)
 
     def _work(self) -> Part:
         return Part("work", self._python(["manage.py", "worker", "--workers", str(self.workers)]), logged=True)
@@ -102,12 +107,13 @@ class Installation:
     def _sweep(self) -> Part:
         return Part("sweep", self._python(["manage.py", "sweep"]), logged=True)
 
-    def _python(self, arguments: list[str], *kept: int) -> Callable[[], object]:
+    def _python(self, arguments: list[str], *kept: int, blocked: Iterable[signal.Signals] = ()) -> Callable[[], object]:
         return program(
             [sys.executable, *arguments],
             environment=self._environment(),
             folder=settings.BASE_DIR,
             kept=(self.lock, *kept),
+            blocked=blocked,
         )
 
     def _environment(self) -> dict[str, str]:

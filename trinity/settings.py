@@ -20,7 +20,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 # -- where things are -------------------------------------------------------------------------
 TRINITY_DATA = Path(env.text("TRINITY_DATA", str(BASE_DIR / "var"))).resolve()
 try:
-    TRINITY_DATA.mkdir(parents=True, exist_ok=True)
+    TRINITY_DATA.mkdir(mode=0o700, parents=True, exist_ok=True)  # it holds secrets and what agents said
 except OSError as problem:
     raise ImproperlyConfigured(f"TRINITY_DATA must be a folder that can be written: {problem}") from problem
 

@@ -17,6 +17,10 @@ from agents.harness.wrapper import Exit
 
 RESPONSE_LIMIT = 1_048_576  # characters
 ERROR_LIMIT = 2_000
+MISSING = (
+    'no result object on stdout: an agent with output json prints one, such as {"result": "…", "total_cost_usd": 0.12} '
+    '(README, "What a loop is"); one that answers in plain text needs output text'
+)
 TEXT_WINDOW = 4 * RESPONSE_LIMIT + 4_096  # bytes: whatever the characters, and a secret that begins before them
 ERROR_WINDOW = 16_384
 # Bytes within which a result object is looked for: first the near ones, which nearly always do, then as many as the
@@ -73,7 +77,7 @@ def clean(text: str) -> str:
 def json_result(ending: Ending, found: dict[str, Any] | None, out: Tail, err: Tail, secrets: Sequence[str]) -> Result:
     """The result of a process that prints a result object; `found` is that object (see `result_object`)."""
     if found is None:
-        error = _without_answer(ending, out, err, secrets, missing="no result object on stdout")
+        error = _without_answer(ending, out, err, secrets, missing=MISSING)
         return Result(False, error=error, duration_ms=ending.exit.duration_ms, timed_out=ending.timed_out)
     text = _text(found.get("result"), secrets)
     succeeded = ending.succeeded and found.get("is_error") is not True

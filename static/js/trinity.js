@@ -108,7 +108,7 @@
   const fresh = new WeakSet(); // nodes that a morph is just making: they take every attribute
   const isRow = (node) => node.nodeType === 1 && node.matches("article.loop");
   const READERS = [
-    ["class", "article.loop"], ["hidden", ".loop-body, [data-copy]"], ["aria-expanded", ".open"],
+    ["class", "article.loop"], ["hidden", ".loop-body, [data-copy], [data-fill]"], ["aria-expanded", ".open"],
     ["open", "details"], ["checked", ".views input"], ["title", "time"], ["data-zoned", "time"],
   ];
 
@@ -154,6 +154,7 @@
       htmx.trigger(follower, "changed");
     }
     for (const button of all("[data-copy][hidden]")) button.hidden = !navigator.clipboard;
+    for (const button of all("[data-fill][hidden]")) button.hidden = false;
     freshenTimes();
   }
 
@@ -325,6 +326,7 @@
     const form = find("#loop-form");
     if (!form || find("#loop-errors")) return;
     restoreDraft(form);
+    keepDraft(form);
     find("#message").focus({ preventScroll: false });
   });
 
@@ -333,6 +335,44 @@
     const row = find(`#loop-${CSS.escape(event.detail.id)} h3 a`);
     if (row) row.focus();
     greet(true);
+  });
+
+  // -- what was not done: said beside what was pressed; the page, and what is typed in it, stays ------------------------
+  const BY_ITSELF = "#socket, [data-backstop], [data-follows], #outlook";
+
+  function notDone(pressed, sentence) {
+    forgetNotDone(pressed);
+    const said = document.createElement("p");
+    said.className = "not-done";
+    said.setAttribute("role", "alert");
+    said.textContent = sentence;
+    const form = pressed.closest("#loop-form");
+    const beside = form ? find(".form-foot", form) : pressed.closest(".act, .row, .filters") || pressed.parentElement;
+    beside.append(said);
+    if (form) startButton(false);
+  }
+
+  const forgetNotDone = (pressed) => {
+    const around = pressed.closest("#loop-form, .act, .row, .filters") || pressed.parentElement;
+    for (const said of all(".not-done", around)) said.remove();
+  };
+
+  on("htmx:beforeRequest", (event) => { if (!event.detail.elt.matches(BY_ITSELF)) forgetNotDone(event.detail.elt); });
+
+  on("htmx:beforeSwap", (event) => {
+    const { xhr, requestConfig } = event.detail;
+    if (xhr.status < 400) return;
+    const plain = (xhr.getResponseHeader("Content-Type") || "").startsWith("text/plain");
+    if (xhr.getResponseHeader("HX-Redirect") || (!plain && event.detail.shouldSwap)) return;
+    event.detail.shouldSwap = false;
+    const pressed = requestConfig.elt;
+    if (!pressed.matches(BY_ITSELF)) notDone(pressed, plain ? xhr.responseText : `Not done: the server answered ${xhr.status}. Try again, or reload the page.`);
+    else if ([403, 404].includes(xhr.status)) location.reload(); // what the page shows is not the reader's to see any more
+  });
+
+  on("htmx:sendError", (event) => {
+    const pressed = event.detail.requestConfig.elt;
+    if (!pressed.matches(BY_ITSELF)) notDone(pressed, "Not sent: the server cannot be reached. Try again when the page is live.");
   });
 
   // -- wiring ----------------------------------------------------------------------------------------------
@@ -350,7 +390,15 @@
       shutPanel();
     } else if (target.id === "reset-loop" || target.matches(".pattern")) thisTab.drop(draftKey(find("#loop-form")));
     else if (target.matches("[data-copy]")) copy(target);
+    else if (target.matches("[data-fill]")) fill(target);
   });
+
+  function fill(button) {
+    const input = document.getElementById(button.dataset.fill);
+    input.value = button.dataset.value;
+    input.dispatchEvent(new Event("input", { bubbles: true }));
+    input.focus();
+  }
 
   async function copy(button) {
     await navigator.clipboard.writeText(find(button.dataset.copy).textContent);

@@ -114,7 +114,7 @@ def test_createkey_takes_a_label_of_100_characters(cast):
 
 # -- createagent ----------------------------------------------------------------------------------
 def test_createagent_makes_a_running_agent_without_looking_for_its_program(cast):
-    run(
+    said = run(
         *("createagent", "heron", "--owner", "alice", "--command", "/no/such/program 'two words' --x"),
         *("--output", "json", "--timeout", "300", "--parallel", "1"),
     )
@@ -122,7 +122,7 @@ def test_createagent_makes_a_running_agent_without_looking_for_its_program(cast)
     assert heron.command == ["/no/such/program", "two words", "--x"]
     assert (heron.status, heron.harness, heron.output) == ("running", "command", "json")
     assert (heron.timeout_seconds, heron.max_parallel_tasks, heron.owner) == (300, 1, cast.alice)
-    assert heron.workspace.is_dir()
+    assert heron.workspace.is_dir() and str(heron.workspace) in said
     assert trail() == [("alice", "command", "agent.change", "heron", "allowed")]
 
 

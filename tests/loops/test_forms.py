@@ -1,5 +1,7 @@
 """The start form: typed text becomes the API's fields, its refusals are the API's words, and nothing typed is lost."""
 
+import json
+import shlex
 from decimal import Decimal
 from types import SimpleNamespace
 
@@ -13,7 +15,7 @@ from loops.patterns import PATTERNS
 from tests.conftest import caller
 from tests.ledger import start
 
-AGENT = SimpleNamespace(timeout_seconds=900)
+AGENT = SimpleNamespace(name="falcon", timeout_seconds=900, harness="command", output="json")
 
 
 def typed(**fields: str | list[str]) -> LoopForm:
@@ -172,12 +174,38 @@ def test_the_outlook_leaves_a_bad_field_out_and_says_so():
 
 
 def test_the_outlook_warns_of_a_signal_that_the_template_does_not_name():
-    assert "never mentions END" in outlook(typed(stop_signal="END"), AGENT).hint
-    assert "only replies are searched" in outlook(typed(message="say END", stop_signal="END"), AGENT).hint
-    assert outlook(typed(), AGENT).hint == ""
+    assert "never mentions END" in outlook(typed(stop_signal="END"), AGENT).hints[0]
+    assert "only replies are searched" in outlook(typed(message="say END", stop_signal="END"), AGENT).hints[0]
+    assert outlook(typed(), AGENT).hints == []
 
 
 def test_the_message_of_run_two_is_shown_where_it_differs():
     assert outlook(typed(message="before: {{previous_response}}"), AGENT).second
     assert not outlook(typed(message="plain"), AGENT).second
     assert not outlook(typed(message="before: {{previous_response}}", max_runs="1"), AGENT).second
+
+
+def test_a_pattern_keeps_what_was_typed_and_takes_back_what_an_earlier_one_filled_in():
+    form = typed(message="my own words", max_runs="7").shaped("poll")
+    assert (form.values["message"], form.values["max_runs"]) == ("my own words", "7")
+    assert (form.values["delay_seconds"], form.values["no_progress_threshold"]) == ("120", "0")
+    again = form.shaped("drain")
+    assert (again.values["delay_seconds"], again.values["on_failure"]) == ("0", "continue")
+    assert (again.values["message"], again.values["max_runs"], again.once) == ("my own words", "7", form.once)
+    assert form.shaped("nope") == form
+
+
+@pytest.mark.parametrize(
+    ("duration", "timeout", "offered"),
+    [("600", "", 600), ("899", "", 899), ("900", "", None), ("9", "", None), ("60", "61", 60), ("60", "60", None)],
+)
+def test_a_deadline_below_the_timeout_of_a_run_offers_to_lower_it(duration, timeout, offered):
+    assert outlook(typed(max_duration_seconds=duration, timeout_per_run=timeout), AGENT).shorter_timeout == offered
+
+
+def test_the_outlook_is_also_a_command_line_that_a_shell_reads_back():
+    message = 'it\'s {{run}} "quoted" $HOME'
+    words = shlex.split(outlook(typed(message=message, max_cost_usd="1.50"), AGENT).curl.replace("\\\n", ""))
+    assert words[3].endswith("/api/agents/falcon/loops")
+    sent = json.loads(words[-1])
+    assert (sent["message"], sent["max_cost_usd"]) == (message, 1.5) and parse(sent).max_runs == 5

@@ -469,9 +469,10 @@ def test_a_poll_with_nonsense_is_answered_all_the_same(alice, view):
     assert answer.status_code == 200 and 'id="agent-facts"' in flat(answer)
 
 
-def test_losing_access_makes_the_page_load_anew_to_say_why(cast, now):
+def test_a_refusal_comes_as_a_sentence_for_the_script_to_show_beside_what_was_pressed(cast, now):
     answer = signed_in(cast.carol).post(TAB + "state/", headers={"HX-Request": "true"})
-    assert answer.status_code == 403 and answer["HX-Refresh"] == "true"
+    assert answer.status_code == 403 and answer["Content-Type"].startswith("text/plain")
+    assert answer.content.decode() == "You do not have access to this." and "HX-Refresh" not in answer
 
 
 def test_a_waiting_loop_says_until_when(cast, alice, now):
@@ -488,3 +489,29 @@ def test_the_clock_of_a_row_moves_without_a_new_version(cast, alice, now):
     assert "3 min ago" in page(alice)
     assert engine.loop_named(loop.pk).version == Loop.objects.get().version
     assert timezone.now() - now < timedelta(minutes=1)
+
+
+def test_a_pattern_that_is_pressed_keeps_what_was_typed_and_starts_nothing(alice):
+    html = flat(alice.post(NEW + "?pattern=poll", fields(message="my words"), headers={"HX-Request": "true"}))
+    assert "my words" in html and 'name="delay_seconds" value="120"' in html and not Loop.objects.exists()
+
+
+def test_a_refused_form_says_so_beside_the_button_too(alice):
+    html = flat(alice.post(NEW, fields(max_runs="0")))
+    foot = html[html.index('class="form-foot"') :]
+    assert 'href="#loop-errors">Not started: 1 field needs a change</a>' in foot
+
+
+def test_a_start_shows_the_id_in_full(alice):
+    grown = flat(alice.post(NEW, {**fields(), "grows": "1"}, headers={"HX-Request": "true"}))
+    first = Loop.objects.get()
+    assert f'Started loop <code id="started-id">{first.pk}</code>' in grown
+    alice.post(NEW, fields(once="b" * 32))
+    second = Loop.objects.exclude(pk=first.pk).get()
+    assert f"Started loop {second.pk}." in page(alice)
+
+
+def test_an_opened_loop_can_be_copied_as_a_command_without_a_key(cast, alice, now):
+    loop = begin(cast, now, message="it's on", max_runs=9)
+    html = page(alice, f"{TAB}{loop.pk}/")
+    assert "Copy as curl" in html and "$TRINITY_API_KEY" in html and "&quot;max_runs&quot;: 9" in html

@@ -49,6 +49,10 @@ def test_no_image_is_fetched():
     assert "<img" not in html
 
 
+def test_plain_text_keeps_its_lines():
+    assert render("one\ntwo").replace("\n", "") == "<p>one<br>two</p>"
+
+
 def test_headings_stand_below_those_of_the_page():
     html = render("## Two\n\n#### Four\n\n##### Five\n\n###### Six")
     assert [

@@ -76,3 +76,11 @@ def test_two_folders_are_two_locks(tmp_path):
     locks = [data_folder.take(folder, patience=0) for folder in folders]
     for lock in locks:
         os.close(lock)
+
+
+def test_a_failed_start_leaves_nothing_of_its_own_but_all_that_was_there(tmp_path):
+    for kept in ([], ["trinity.sqlite3"]):
+        for name in ["lock", "secret_key", *kept]:
+            (tmp_path / name).touch()
+        data_folder.leave_unused(tmp_path)
+        assert {file.name for file in tmp_path.iterdir()} == ({"lock", "secret_key", *kept} if kept else set())

@@ -85,6 +85,7 @@ def test_a_busy_port_is_named(data):
         port = holder.getsockname()[1]
         line = refused(up(data, "--port", str(port)))
         assert line == f"error: port {port} on 127.0.0.1 is already in use: choose another one with --port"
+    assert list(data.iterdir()) == []
 
 
 def test_an_address_of_another_machine_is_named(data):
@@ -115,6 +116,16 @@ def test_a_server_that_does_not_answer_is_named_without_its_password(data, name,
     assert line.startswith(f"error: {name}: ")
     assert "does not answer" in line
     assert "hush" not in line
+
+
+def test_what_it_keeps_is_for_its_own_user_alone(tmp_path):
+    folder = tmp_path / "new"
+    with up(folder) as running:
+        running.wait_for(READY, seconds=30)
+        assert folder.stat().st_mode & 0o777 == 0o700
+        secret = [folder / name for name in ("secret_key", "lock", "trinity.sqlite3", "trinity.sqlite3-wal")]
+        assert {file.name: file.stat().st_mode & 0o077 for file in secret} == dict.fromkeys((f.name for f in secret), 0)
+        assert running.end(signal.SIGTERM) == 0
 
 
 def test_two_copies_run_side_by_side_and_stop_in_order(data, tmp_path):
@@ -188,4 +199,13 @@ def test_a_stop_in_the_middle_of_the_start_is_orderly_too(data):
         while not parts(data)["valkey"]:
             assert time.monotonic() < deadline
         assert running.end(signal.SIGTERM) == 0
+        assert "Traceback" not in running.text
+
+
+@pytest.mark.parametrize("seconds", [0.15, 0.4, 0.8, 1.3])
+def test_ctrl_c_is_quiet_at_whatever_moment_of_the_start(data, seconds):
+    with up(data) as running:
+        time.sleep(seconds)
+        os.killpg(running.process.pid, signal.SIGINT)
+        assert running.end() in (0, 130)
         assert "Traceback" not in running.text

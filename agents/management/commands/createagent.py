@@ -49,7 +49,9 @@ class Command(WritingCommand):
             agent = life.create(person, life.parse(body, creating=True), Caller(user=person, through="command"))
         except Refused as refused:
             raise refusal(refused, OPTIONS) from refused
-        self.stdout.write(f"Made the agent {agent.name}, running, owned by {person.username}.")
+        self.stdout.write(
+            f"Made the agent {agent.name}, running, owned by {person.username}. It works in {agent.workspace}."
+        )
 
 
 def _owner(username: str) -> User:

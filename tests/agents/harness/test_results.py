@@ -15,6 +15,7 @@ from agents.harness.masking import PIECE
 from agents.harness.result_object import last_result
 from agents.harness.results import (
     ERROR_LIMIT,
+    MISSING,
     RESPONSE_LIMIT,
     Ending,
     clean,
@@ -226,10 +227,10 @@ def test_an_error_that_says_nothing_is_still_said():
 @pytest.mark.parametrize(
     ("out", "err", "rc", "error"),
     [
-        (b"all went well\n", b"", 0, "no result object on stdout\nall went well"),
-        (b"", b"", 0, "no result object on stdout"),
-        (b"[1, 2]", b"", 0, "no result object on stdout\n[1, 2]"),
-        (b'{"hello": 1}', b"broken", 3, "no result object on stdout, exit code 3\nbroken"),
+        (b"all went well\n", b"", 0, f"{MISSING}\nall went well"),
+        (b"", b"", 0, MISSING),
+        (b"[1, 2]", b"", 0, f"{MISSING}\n[1, 2]"),
+        (b'{"hello": 1}', b"broken", 3, f"{MISSING}, exit code 3\nbroken"),
         (b"so far", b"", KILLED, "ended by SIGKILL (signal 9)\nso far"),
         (
             b"",

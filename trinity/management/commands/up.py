@@ -58,7 +58,10 @@ class Command(BaseCommand):
             lock = data_folder.take(settings.TRINITY_DATA, on_wait=self._tell_of_waiting)
             installation = Installation(host, listen(host, port), lock, workers, demo=not no_demo)
             code = installation.run()
-        except (CannotListen, data_folder.FolderInUse, redis_server.CannotServe) as problem:
+        except CannotListen as problem:
+            data_folder.leave_unused(settings.TRINITY_DATA)
+            sys.exit(f"error: {problem}")
+        except (data_folder.FolderInUse, redis_server.CannotServe) as problem:
             sys.exit(f"error: {problem}")
         sys.exit(code)
 
