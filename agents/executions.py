@@ -121,7 +121,7 @@ def named(execution_id: str) -> Execution | None:
 def submit(new: NewTurn, now: datetime) -> Execution:
     """Put a turn in its agent's line, and ring once this is committed."""
     row = _row(new, now)
-    sql.insert(row)
+    row.save(force_insert=True)
     queue.ring_after_commit(row.pk)
     return row
 
@@ -144,10 +144,11 @@ def claim(execution_id: str, owner: str, now: datetime) -> Turn | None:
 def _claim_next(agent: Agent, owner: str, now: datetime) -> Turn | None:
     if agent.status != Agent.Status.RUNNING or agent.deleted_at is not None:
         return None
-    execution = sql.claim_head(agent, owner, _lease(now), now)
-    if execution is None:
+    head = sql.claim_head(agent, owner, _lease(now), now)
+    if head is None:
         return None
     failpoint("claim.execution")
+    execution = Execution.objects.get(pk=head)
     if observer := _observer(execution.triggered_by):
         observer.claimed(execution, max(now, execution.created_at))  # as in `claim_head`
     return Turn(execution, agent, execution.fence, execution.attempt)
@@ -239,7 +240,7 @@ def _follow(execution: Execution, agent: Agent, owner: str, now: datetime, keep_
     if follower is not None and starts_now:
         return _insert_running(follower, agent, owner, now)
     if follower is not None:
-        sql.insert(_row(follower, now))
+        _row(follower, now).save(force_insert=True)
         failpoint("finish.next_queued")
     if keep_slot:
         return _claim_next(agent, owner, now)
@@ -321,7 +322,7 @@ def _insert_running(new: NewTurn, agent: Agent, owner: str, now: datetime) -> Tu
     row = _row(new, now)
     row.state, row.fence, row.attempt = State.RUNNING, 1, 1
     row.owner, row.lease_until, row.started_at = owner, _lease(now), now
-    sql.insert(row)
+    row.save(force_insert=True)
     return Turn(row, agent, 1, 1)
 
 

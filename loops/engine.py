@@ -99,12 +99,10 @@ class _Change:
 
 
 def _store_events(loop: Loop, events: list[tuple[str, dict[str, Any]]], first: int, now: datetime) -> None:
-    rows = [
+    LoopEvent.objects.bulk_create(
         LoopEvent(loop=loop, version=first + place, type=type, data=data, created_at=now)
         for place, (type, data) in enumerate(events)
-    ]
-    if rows:
-        sql.insert(*rows)
+    )
     hints.say("loop", loop.pk, agent=loop.agent_id, version=loop.version)
 
 
@@ -228,9 +226,9 @@ def _insert_loop(caller: Caller, agent: Agent, spec: MessageSpec, now: datetime)
     if loop.waiting_for:
         events.append(_waiting_event(loop))
     loop.version = len(events)
-    sql.insert(loop)
+    loop.save(force_insert=True)
     executions.submit(turn, now)
-    sql.insert(LoopRun(loop=loop, run_number=1, execution_id=turn.id))
+    LoopRun.objects.create(loop=loop, run_number=1, execution_id=turn.id)
     _store_events(loop, events, 1, now)
     return loop
 
@@ -392,14 +390,12 @@ def _dispatch(change: _Change, number: int, agent: Agent, starts_now: bool) -> N
     """Insert run `number`: running already in the slot that is free for it, or waiting."""
     loop = change.loop
     turn = _turn(loop, number)
-    sql.insert(
-        LoopRun(
-            loop=loop,
-            run_number=number,
-            execution_id=turn.id,
-            status=RunStatus.RUNNING if starts_now else RunStatus.WAITING,
-            started_at=change.now if starts_now else None,
-        )
+    LoopRun.objects.create(
+        loop=loop,
+        run_number=number,
+        execution_id=turn.id,
+        status=RunStatus.RUNNING if starts_now else RunStatus.WAITING,
+        started_at=change.now if starts_now else None,
     )
     if starts_now:
         _begin_run(change, number, turn.id)

@@ -10,14 +10,13 @@ from loops.models import Loop, LoopRun
 
 def loop_of_turn(loop_id: str, execution_id: str) -> Loop:
     """The loop with the run of this execution beside it: `run_id`, `run_number`, `run_status`. Its agent must be locked."""
-    found = sql.execute(_LOOP_OF_TURN, execution_id, loop_id).fetchone()
-    return sql.read(Loop, found, "run_id", "run_number", "run_status")
+    return Loop.objects.raw(_LOOP_OF_TURN, [execution_id, loop_id])[0]
 
 
-_LOOP_OF_TURN = f"""
-SELECT {sql.columns(Loop, "l")}, r.id AS run_id, r.run_number AS run_number, r.status AS run_status
+_LOOP_OF_TURN = """
+SELECT l.*, r.id AS run_id, r.run_number AS run_number, r.status AS run_status
 FROM loops_loop l JOIN loops_looprun r ON r.loop_id = l.id AND r.execution_id = %s
-WHERE l.id = %s"""  # noqa: S608 - our own names
+WHERE l.id = %s"""
 
 
 def close_run(run_id: int, run: LoopRun) -> int:
